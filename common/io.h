@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_COMMON_IO_H
+#define KVFS_COMMON_IO_H
+/* Whole reads and writes, and the durability points on files. All block. 0 or -errno. Any thread. */
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* All len bytes, across short transfers and EINTR. io_pread_full: -ENODATA at end of file. */
+int io_pread_full(int fd, void *buf, size_t len, off_t off);
+int io_pwrite_full(int fd, const void *buf, size_t len, off_t off);
+int io_write_full(int fd, const void *buf, size_t len);
+int io_read_full(int fd, void *buf, size_t len);
+
+/* The names in directory dirfd are durable. */
+int io_fsync_dir(int dirfd);
+
+/* Replaces (or makes) file name in dirfd so that after a crash either the old or the whole new one is there:
+ * written as name.tmp, fsynced, renamed, directory fsynced. */
+int io_replace_file(int dirfd, const char *name, const void *data, size_t len, mode_t mode);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_LOG_LOGDEV_H
+#define KVFS_LOG_LOGDEV_H
+/*
+ * The log-device seam: one append-only pool that can be rewound whole.
+ * Real: logdev_pmemlog.c (libpmemlog). Fault injector: logdev_fault.c (wraps any other; fails or
+ * tears the n-th append, rewind or sync, or stops the process there).
+ * One writer at a time per device (the caller's lock); size and base may be read by any thread.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct logdev; /* an implementation's own; embeds nothing public */
+
+struct logdev_ops {
+	const char *name;
+
+	/* Makes a pool of size bytes (file size) named name in dirfd. -EEXIST, -ENOSPC, -EINVAL
+	 * (too small), -EIO. On error nothing is left behind. */
+	int (*create)(int dirfd, const char *name, uint64_t size_bytes);
+
+	/* Opens an existing pool. -ENOENT, -EBUSY (open elsewhere), -EBADMSG (not a pool), -EIO. */
+	int (*open)(int dirfd, const char *name, struct logdev **ret_dev);
+
+	/* Appends the pieces as one unit; durable when it returns 0. -ENOSPC changes nothing.
+	 * After -EIO the device takes no more appends. */
+	int (*append)(struct logdev *dev, const struct iovec *iov, int iovcnt);
+
+	/* Start of the stored bytes, mapped; valid until close. */
+	const void *(*base)(struct logdev *dev);
+
+	/* Bytes stored, and bytes that fit in all. */
+	uint64_t (*used)(struct logdev *dev);
+	uint64_t (*capacity)(struct logdev *dev);
+
+	/* Empties the pool, durably. -EIO. */
+	int (*rewind)(struct logdev *dev);
+
+	/* Reports a write error the medium raised since the last call: 0 or -EIO. May block. */
+	int (*check)(struct logdev *dev);
+
+	/* True where stores are made durable by cache flushes on persistent memory (DAX). */
+	bool (*is_pmem)(struct logdev *dev);
+
+	/* Tells the device that bytes below offset will rarely be read again; drops them from
+	 * this process's resident memory. Never fails. */
+	void (*forget)(struct logdev *dev, uint64_t offset);
+
+	void (*close)(struct logdev *dev);
+};
+
+extern const struct logdev_ops logdev_pmemlog_ops;
+
+/* Smallest pool mkfs.kvfs makes. */
+#define LOGDEV_SIZE_MIN (8ULL << 20)
+
+#endif

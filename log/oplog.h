@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_LOG_OPLOG_H
+#define KVFS_LOG_OPLOG_H
+/*
+ * The operation log: two pools ("log.0", "log.1") used in turn, each beginning with a GENERATION
+ * record. Appends go to the active pool. oplog_switch() begins the other one when a checkpoint
+ * starts; the old pool becomes reusable once oplog_covered() says that a durable checkpoint covers
+ * its last record, and is rewound only when the log next switches to it (so the checkpoint
+ * before the newest stays recoverable as long as possible).
+ *
+ * Threads: one appender at a time (caller's lock: append, switch). covered, read and the getters:
+ * any thread. Nothing here waits except for the medium.
+ */
+#include "log/logdev.h"
+#include "log/record.h"
+
+struct oplog;
+
+#define OPLOG_POOLS 2
+
+struct oplog_config {
+	uint8_t uuid[16];
+	uint32_t node_id;
+	uint32_t format_version;
+	uint64_t reserve_bytes; /* end of the last free pool that only `urgent` appends may use */
+};
+
+struct oplog_range {
+	uint64_t first_lsn; /* first record readable, 0 when the log is empty */
+	uint64_t last_lsn;  /* last valid record; base - 1 when empty */
+	uint64_t epoch;     /* of the last record or generation record */
+	bool torn_tail;     /* bytes after last_lsn were invalid: checkpoint and rewind before use */
+};
+
+/* Makes both pools, total_bytes for the two, both empty. Errors as logdev create. */
+int oplog_create(const struct logdev_ops *ops, int dirfd, uint64_t total_bytes);
+
+/*
+ * Opens both pools and finds the valid range; appends nothing.
+ * -EBADMSG with *ret_why set to a static text: a pool's generation record is invalid or of another
+ * volume, or there is a hole between the pools. Other errors as logdev open.
+ */
+int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_config *cfg,
+	       struct oplog **ret_log, struct oplog_range *ret_range, const char **ret_why);
+
+/*
+ * Calls apply for each valid record with LSN > after_lsn in LSN order.
+ * apply's non-zero return ends the walk and is returned.
+ * -ENODATA: the log begins above after_lsn + 1 (*ret_missing_first/last say what is missing).
+ */
+int oplog_replay(struct oplog *log, uint64_t after_lsn,
+		 int (*apply)(void *ctx, const struct record *r), void *ctx,
+		 uint64_t *ret_missing_first, uint64_t *ret_missing_last);
+
+/*
+ * Makes the log ready for appends that begin at next_lsn. The active pool goes on when its tail is
+ * clean and ends at next_lsn - 1; otherwise (empty, torn, or not contiguous) both pools are rewound
+ * and pool 0 begins a new generation: the caller has a durable checkpoint at next_lsn - 1 then.
+ * -EIO.
+ */
+int oplog_start(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
+
+/*
+ * Appends whole, sealed records (LSNs first_lsn .. first_lsn + count - 1, contiguous with the last
+ * append) as one durable unit. -ENOSPC: the active pool is full and nothing was written (switch when
+ * possible, else wait for a checkpoint); without urgent the reserve counts as full.
+ * -EIO: the log is dead, no later append succeeds.
+ */
+int oplog_append(struct oplog *log, const struct iovec *iov, int iovcnt, uint64_t first_lsn,
+		 uint32_t count, bool urgent);
+
+/* Begins the other pool. -EBUSY when no checkpoint covers it yet, -EIO. */
+int oplog_switch(struct oplog *log, uint64_t epoch);
+
+/* Says that a durable checkpoint covers every record up to lsn. */
+void oplog_covered(struct oplog *log, uint64_t lsn);
+
+/*
+ * Copies whole records from from_lsn on into buf, as many as fit and exist.
+ * -ESTALE: from_lsn was rewound (the reader needs a snapshot); -EAGAIN: not appended yet;
+ * -EMSGSIZE: the next record alone is larger than cap (RECORD_BYTES_MAX always fits).
+ */
+int oplog_read(struct oplog *log, uint64_t from_lsn, void *buf, size_t cap,
+	       size_t *ret_len, uint64_t *ret_last_lsn);
+
+uint64_t oplog_first_lsn(struct oplog *log);
+uint64_t oplog_last_lsn(struct oplog *log);
+
+struct oplog_usage {
+	uint64_t used_bytes, capacity_bytes;       /* both pools */
+	uint64_t active_used_bytes, active_capacity_bytes;
+	unsigned active_pool;
+	bool can_switch; /* the other pool is covered */
+};
+void oplog_usage(struct oplog *log, struct oplog_usage *ret_usage);
+
+/* Error the medium raised since the last call (pool checks); may block. */
+int oplog_check(struct oplog *log);
+bool oplog_is_pmem(struct oplog *log);
+
+void oplog_close(struct oplog *log);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_LOG_VOLUME_H
+#define KVFS_LOG_VOLUME_H
+/*
+ * A volume: the directory mkfs.kvfs makes, and its superblock.
+ *
+ *   VOLUME/superblock   two copies of the superblock (offsets 0 and 64 KiB), also the lock (flock)
+ *   VOLUME/key          the volume key, hex, mode 0600
+ *   VOLUME/log.0 log.1  libpmemlog pools
+ *   VOLUME/ckpt/        checkpoint segments and manifests
+ *   VOLUME/control      the running daemon's control socket
+ *   VOLUME/cut-*        records cut from a returning old primary (failover)
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VOLUME_FORMAT_VERSION 1
+#define VOLUME_KEY_BYTES 32
+#define VOLUME_LABEL_MAX 63
+#define VOLUME_SUPERBLOCK_NAME "superblock"
+#define VOLUME_KEY_NAME "key"
+#define VOLUME_CONTROL_NAME "control"
+
+enum volume_state {
+	VOLUME_INCOMPLETE = 1, /* mkfs did not finish (or a resync is replacing everything) */
+	VOLUME_READY = 2,
+};
+
+enum volume_feature { /* incompat mask: an unknown bit refuses the volume */
+	VOLUME_FEATURE_NONE = 0,
+};
+
+struct volume_super {
+	uint8_t uuid[16];
+	char label[VOLUME_LABEL_MAX + 1];
+	uint32_t format_version;
+	uint32_t feature_incompat, feature_compat;
+	enum volume_state state;
+	uint32_t node_id;        /* random, non-zero, differs between the volume's nodes */
+	uint64_t log_bytes;      /* both pools together */
+	uint64_t created_ns;
+	uint64_t promised_epoch; /* the newest epoch this node has promised to obey */
+	uint8_t key_id[16];      /* hash of the key: tells a wrong key file from a damaged one */
+	bool is_pmem;            /* what mkfs found: logs on DAX */
+};
+
+struct volume {
+	int dirfd;
+	int lockfd;
+	char *path;              /* absolute */
+	struct volume_super super;
+	bool used_second_copy;   /* the first superblock copy was damaged */
+	uint8_t key[VOLUME_KEY_BYTES];
+};
+
+/*
+ * Opens path and locks it exclusively (not with readonly_probe, which locks nothing and reads only the
+ * superblock). On error *ret_why is a full clear sentence (static or in a thread-local buffer) naming
+ * cause and remedy: -ENOENT no such directory, -ENOTDIR, -ENODATA not a volume, -EUCLEAN incomplete,
+ * -EPROTONOSUPPORT version or feature, -EBADMSG both copies damaged, -EBUSY in use, -EKEYREJECTED key
+ * missing or not this volume's, -EACCES.
+ */
+int volume_open(const char *path, bool readonly_probe, struct volume **ret_v, const char **ret_why);
+void volume_close(struct volume *v);
+
+/* Writes both copies durably, one after the other. Blocks. -EIO, -ENOSPC. */
+int volume_write_super(struct volume *v);
+
+/* For mkfs: superblock encode/decode of one 4096-byte copy. decode: -EBADMSG, -ENODATA (magic),
+ * -EPROTONOSUPPORT. */
+#define VOLUME_SUPER_BYTES 4096
+#define VOLUME_SUPER_COPY_OFFSET 65536
+void volume_super_encode(const struct volume_super *s, uint8_t out[VOLUME_SUPER_BYTES]);
+int volume_super_decode(const uint8_t in[VOLUME_SUPER_BYTES], struct volume_super *ret_s);
+
+/* Reads a key file (64 hex digits and newline). -EBADMSG when it is not one. */
+int volume_key_read(int dirfd, const char *name, uint8_t ret_key[VOLUME_KEY_BYTES]);
+void volume_key_id(const uint8_t key[VOLUME_KEY_BYTES], uint8_t ret_id[16]);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_COMMIT_H
+#define KVFS_REPLICATION_COMMIT_H
+/*
+ * The commit queue: group commit to the local log, then to the mirrors, and the commit point.
+ *
+ *   enqueue (under the store's lock: LSN order is state order)
+ *     → drive: one thread at a time (the leader, whoever comes) appends everything queued with one
+ *       oplog_append, hands it to each link, and moves the commit point
+ *     → complete: from the leader, or from the link thread whose acknowledgement moved the point
+ *
+ * Nobody sleeps here for another thread or for a mirror. A timer thread ("kv-commit") fails what is past
+ * its deadline and retries appends that found both pools full.
+ */
+#include "log/oplog.h"
+#include "replication/op.h"
+
+#include <stdbool.h>
+
+struct commit;
+struct commit_link; /* a mirror, as the commit queue sees it */
+
+enum commit_protocol { COMMIT_PROTOCOL_A, COMMIT_PROTOCOL_B, COMMIT_PROTOCOL_C };
+
+struct commit_config {
+	enum commit_protocol protocol;
+	unsigned min_mirrors;
+	uint64_t timeout_ns;     /* of each operation */
+	uint64_t epoch;
+	uint64_t next_lsn;       /* first LSN to give */
+	/* The log wants a checkpoint (about 70 % full, or full). Without locks, must not block. */
+	void (*want_checkpoint)(void *ctx);
+	/* The log failed: no further operation will succeed. Once. */
+	void (*failed)(void *ctx, int err);
+	void *ctx;
+};
+
+int commit_create(struct oplog *log, const struct commit_config *cfg, struct commit **ret_c);
+/* Fails what is queued with -EIO, joins the timer thread. Links must be gone. */
+void commit_destroy(struct commit *c);
+
+/* The LSN the next enqueued op gets. Under the store's lock. */
+uint64_t commit_next_lsn(const struct commit *c);
+uint64_t commit_epoch(const struct commit *c);
+
+/* Takes the op: op->lsn is commit_next_lsn(). Under the store's lock, which makes LSN order state order. */
+void commit_enqueue(struct commit *c, struct op *op);
+
+/* Appends, sends and completes what is queued, unless another thread is doing so. Without locks. */
+void commit_drive(struct commit *c);
+
+/* Completes op (head_len 0, lsn set) when the commit point is at least op->lsn: at once, by this thread, when
+ * it already is. Without locks. */
+void commit_wait(struct commit *c, struct op *op);
+
+uint64_t commit_point(const struct commit *c);
+uint64_t commit_durable_lsn(const struct commit *c); /* last LSN in the local log */
+
+/* Waits (no longer than timeout) until the local log holds lsn. -ETIMEDOUT, -EIO. */
+int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
+
+/* Makes the log switch pools between two appends. -EBUSY, -EIO. */
+int commit_switch_log(struct commit *c);
+
+/* After oplog_covered(): room may have been made; retries waiting appends. */
+void commit_log_covered(struct commit *c);
+
+/* Links. post is called by the leader, in LSN order, after the local append, without commit locks held; ops are
+ * consecutive. It must not block; what it does not take the link reads from the log later. It takes a
+ * reference (op_get) on ops whose memory it still needs after returning. */
+struct commit_link_ops {
+	void (*post)(void *ctx, struct op *const *ops, unsigned n);
+};
+int commit_link_add(struct commit *c, const struct commit_link_ops *ops, void *ctx,
+		    struct commit_link **ret_l);
+void commit_link_remove(struct commit_link *l); /* returns when no post is running */
+/* In the in-sync set or not. Joining with acked below the commit point is a caller's error. */
+void commit_link_set_sync(struct commit_link *l, bool in_sync);
+/* Cumulative acknowledgement: in the mirror's memory, in its log. Completes what it commits, in this thread. */
+void commit_link_ack(struct commit_link *l, uint64_t received_lsn, uint64_t durable_lsn);
+
+void op_get(struct op *op);
+void op_put(struct op *op);
+
+struct commit_stats {
+	uint64_t commit_point, durable_lsn, next_lsn;
+	uint64_t appended_records, appended_bytes, appends; /* groups */
+	uint64_t timeouts;
+	unsigned in_sync, links;
+	bool failed, waiting_for_log;
+};
+void commit_stats(struct commit *c, struct commit_stats *ret_stats);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_MIRROR_H
+#define KVFS_REPLICATION_MIRROR_H
+/*
+ * The mirror's side: listens, proves and checks the volume key, then in one thread ("kv-mirror"): poll the
+ * lanes, check each record (epoch, LSN, CRC), put the records of all lanes in LSN order, append the contiguous run
+ * to the log in one go, acknowledge, apply, report ring space freed.
+ *
+ * One primary at a time; a new connection with a higher or equal epoch from the same primary node replaces the
+ * old one. A second thread ("kv-listen") accepts and authenticates, with a deadline per connection.
+ */
+#include "log/ckpt.h"
+#include "log/oplog.h"
+#include "replication/addr.h"
+
+struct mirror;
+
+struct mirror_ops {
+	/* Executes a record (LSN order). An error means divergence: the mirror stops and says so. */
+	int (*apply)(void *ctx, const struct record *r);
+	/* Called after each applied run, with its last LSN. */
+	void (*applied)(void *ctx, uint64_t lsn);
+	/* The log is about 70 % full: make a checkpoint (asynchronously). When append finds no room the mirror waits
+	 * (deadline) for this to help. */
+	void (*want_checkpoint)(void *ctx);
+	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete from now on),
+	 * returns with the checkpoint directory empty. install: the checkpoint's files are in place and durable: load it,
+	 * start the log at its LSN + 1, mark the superblock ready. */
+	int (*resync_begin)(void *ctx);
+	int (*resync_install)(void *ctx, uint64_t *ret_lsn);
+	/* Durably promise epoch before records of it are accepted. */
+	int (*promise_epoch)(void *ctx, uint64_t epoch);
+};
+
+struct mirror_config {
+	uint8_t uuid[16];
+	uint8_t key[32];
+	uint32_t node_id;
+	uint64_t promised_epoch;
+	uint64_t last_lsn;          /* what log and store hold */
+	uint64_t arena_bytes;
+	uint64_t ring_bytes;        /* 0: 64 MiB */
+	unsigned lanes_max, poll_us;
+	const struct addr *listen;
+	unsigned listen_count;
+};
+
+int mirror_create(struct oplog *log, struct ckpt *ckpt, const struct mirror_config *cfg,
+		  const struct mirror_ops *ops, void *ctx, struct mirror **ret_m, const char **ret_why);
+void mirror_destroy(struct mirror *m);
+
+struct mirror_stats {
+	bool connected, resyncing, failed;
+	char primary[300], transport[8], last_error[200];
+	uint64_t epoch, received_lsn, durable_lsn, applied_lsn;
+	uint64_t records, bytes, batches, reordered;
+	uint64_t resync_done_bytes, resync_total_bytes;
+	unsigned lanes;
+	uint16_t listen_port;       /* of the first tcp address, for port 0 */
+};
+void mirror_stats(struct mirror *m, struct mirror_stats *ret_stats);
+
+#endif

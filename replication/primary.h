@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_PRIMARY_H
+#define KVFS_REPLICATION_PRIMARY_H
+/*
+ * The primary's side of replication: one link, with one thread ("kv-link-N"), per configured mirror.
+ *
+ *   DOWN → DIALING → HANDSHAKE → (RESYNC →) CATCHUP → LIVE, and from any of them back to DOWN
+ *
+ * LIVE: the commit queue's leader posts records to the lanes straight from slab memory. Whatever a link could
+ * not take at once (no credits, ring full) its thread reads from the log: catch-up and live sending differ only in
+ * where the bytes come from.
+ */
+#include "log/ckpt.h"
+#include "log/oplog.h"
+#include "replication/addr.h"
+#include "replication/commit.h"
+
+struct primary;
+
+enum link_state { LINK_DOWN, LINK_DIALING, LINK_HANDSHAKE, LINK_RESYNC, LINK_CATCHUP, LINK_LIVE, LINK_REFUSED };
+
+struct primary_config {
+	uint8_t uuid[16];
+	uint8_t key[32];
+	uint32_t node_id;
+	uint64_t epoch;
+	uint64_t arena_bytes;        /* a mirror with a smaller arena is refused */
+	unsigned lanes, poll_us;
+	uint64_t timeout_ns;         /* a live mirror silent for half of it falls out */
+	const struct addr *mirrors;
+	unsigned mirror_count;
+	/* Makes a fresh checkpoint if the newest is not reached by the log; blocks. For resync. */
+	int (*checkpoint)(void *ctx);
+	void *ctx;
+};
+
+int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt, const struct primary_config *cfg,
+		   struct primary **ret_p);
+void primary_destroy(struct primary *p); /* says goodbye, joins the threads; bounded by a few seconds */
+
+/* Waits until at least n links are live. -ETIMEDOUT; -EKEYREJECTED, -EXDEV (other volume), … when a
+ * mirror refused, with a sentence in *ret_why (valid until primary_destroy). */
+int primary_wait_live(struct primary *p, unsigned n, uint64_t timeout_ns, const char **ret_why);
+
+struct link_stats {
+	char addr[300];
+	char transport[8];
+	enum link_state state;
+	char last_error[200];
+	uint64_t acked_lsn, applied_lsn, sent_lsn, lag_records, lag_bytes;
+	uint64_t sent_bytes, sent_records, reconnects, from_log_records;
+	uint64_t resync_done_bytes, resync_total_bytes, resync_rate_bytes; /* bytes a second */
+	unsigned lanes, lanes_down;
+	uint64_t rtt_ns; /* of the last heartbeat */
+};
+unsigned primary_stats(struct primary *p, struct link_stats *ret_stats, unsigned max);
+const char *link_state_name(enum link_state s);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_REGION_H
+#define KVFS_REPLICATION_REGION_H
+/*
+ * The region pool: the arena's memory in regions of REGION_BYTES, cut from memfd segments of at most
+ * 1 GiB. A background thread ("kv-region") keeps a reserve of regions ahead of need: mapped, faulted in,
+ * and registered with the device of a registrar (verbs; none for tcp and shm). The data path takes from
+ * the reserve (a hit) or, when it is empty, prepares one itself (a miss; both are counted).
+ *
+ * Threads: get and put from any thread; each O(1) on a hit.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REGION_BYTES (8ULL << 20)
+#define REGION_SEGMENT_BYTES (1ULL << 30)
+
+struct region_pool;
+
+struct region {
+	uint8_t *base;     /* REGION_BYTES, aligned to REGION_BYTES */
+	uint32_t index;    /* position in the arena, 0 .. arena_regions - 1 */
+	void *registered;  /* the registrar's handle (ibv_mr), NULL when there is none */
+};
+
+/* Memory back-end seam: where segments come from. memfd (region_memfd_ops) is the real one of this
+ * machine; NUMA, device-DAX and GPU memory implement the same. */
+struct region_backend_ops {
+	const char *name;
+	/* Reserves address space for arena_bytes, aligned to REGION_BYTES; no memory yet. */
+	int (*open)(uint64_t arena_bytes, bool want_hugepages, void **ret_be, uint8_t **ret_base);
+	/* Makes [off, off+len) usable (faulted in) / gives its memory back. -ENOMEM. */
+	int (*commit)(void *be, uint64_t off, uint64_t len);
+	void (*decommit)(void *be, uint64_t off, uint64_t len);
+	void (*close)(void *be);
+};
+extern const struct region_backend_ops region_memfd_ops;
+
+/* Registers memory with a device; ctx is the transport's. NULL ops: nothing to register. */
+struct region_registrar_ops {
+	int (*add)(void *ctx, void *base, size_t len, void **ret_handle);
+	void (*remove)(void *ctx, void *handle);
+};
+
+/*
+ * arena_bytes is rounded up to whole regions. reserve_bytes (mr_cache_size) of regions are kept ahead;
+ * may be changed later. -ENOMEM, -EINVAL.
+ */
+int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes,
+		       uint64_t reserve_bytes, struct region_pool **ret_pool);
+void region_pool_destroy(struct region_pool *p); /* joins the thread; every region was put */
+
+/* -ENOMEM: the arena is used up (or the machine is). */
+int region_get(struct region_pool *p, struct region *ret_region);
+void region_put(struct region_pool *p, const struct region *r);
+
+void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes);
+
+struct region_stats {
+	uint64_t arena_bytes, used_bytes, reserve_bytes, ready_bytes;
+	uint64_t hits, misses;
+	bool hugepages;
+};
+void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats);
+uint8_t *region_pool_base(struct region_pool *p);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_TRANSPORT_H
+#define KVFS_REPLICATION_TRANSPORT_H
+/*
+ * The transport seam: write-with-immediate between two endpoints over lanes.
+ *
+ * An endpoint exposes one window of memory that its peer may write (the mirror: the ring; the primary: a page
+ * for acknowledgements). post() writes bytes into the peer's window and then notifies it with a 32-bit
+ * immediate value, both on one lane. Guaranteed, as RDMA RC does: on one lane notices arrive in post order, and
+ * when a notice arrives the bytes of its post and of all earlier posts on that lane are visible. NOT guaranteed:
+ * any order between lanes; that a post that returned 0 arrived (only the peer's own message says so).
+ *
+ * The control connection (a connected stream socket, already authenticated by the handshake) is used by
+ * accept/connect to exchange what the transport needs, and afterwards belongs to the caller again.
+ *
+ * Threads: post from any thread, one at a time per lane (the caller's lock); poll from one thread; wake from
+ * any. Implementations: tcp, shm, verbs; fault (wraps another: delays, reorders across lanes, kills lanes,
+ * corrupts, withholds credits).
+ */
+#include "replication/addr.h"
+#include "replication/region.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define TRANSPORT_LANES_MAX 40
+#define TRANSPORT_CREDITS 1024        /* notices in flight on a lane, each way */
+#define TRANSPORT_CREDITS_CONTROL 2   /* of these, kept for control notices */
+
+/* Immediate values: below CONTROL_FIRST the ring place in 64-byte units. */
+#define TRANSPORT_IMM_UNIT 64
+#define TRANSPORT_IMM_CONTROL_FIRST 0xFFFFFF00U
+#define TRANSPORT_IMM_ACK 0xFFFFFF00U
+#define TRANSPORT_IMM_HEARTBEAT 0xFFFFFF01U
+
+struct transport_params {
+	unsigned lanes;           /* wanted; the smaller of both ends is used */
+	uint64_t window_bytes;    /* of this end, a multiple of 4096 */
+	uint64_t deadline_ns;     /* clock_mono_ns() by which set-up must be done */
+	unsigned poll_us;         /* how long poll spins before it sleeps */
+};
+
+struct transport_post {
+	const struct iovec *iov;
+	int iovcnt;
+	uint64_t remote_off;      /* in the peer's window */
+	uint32_t imm;
+	bool control;             /* may use the control credits */
+};
+
+enum transport_event_kind {
+	TRANSPORT_EVENT_NOTICE,     /* imm, lane, off, len: bytes are in the local window */
+	TRANSPORT_EVENT_LANE_DOWN,  /* lane, err: nothing more from it; its posts may be lost */
+	TRANSPORT_EVENT_PEER_DOWN,  /* err: the endpoint is dead */
+	TRANSPORT_EVENT_WRITABLE,   /* credits came back after a post returned -EAGAIN */
+};
+
+struct transport_event {
+	enum transport_event_kind kind;
+	unsigned lane;
+	uint32_t imm;
+	int err;
+	uint64_t off;   /* tcp and shm know these; verbs: 0, the record says its length */
+	uint32_t len;
+};
+
+struct transport_ep; /* an endpoint */
+
+struct transport_ops {
+	const char *name;
+
+	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local sentence.
+	 * -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP, -ENOMEM. */
+	int (*accept)(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
+		      const char **ret_why);
+	int (*connect)(int control_fd, const struct addr *peer, const struct transport_params *p,
+		       struct transport_ep **ret_ep, const char **ret_why);
+
+	uint8_t *(*window)(struct transport_ep *ep, uint64_t *ret_bytes);
+	uint64_t (*remote_window_bytes)(struct transport_ep *ep);
+	unsigned (*lanes)(struct transport_ep *ep);
+
+	/* Posts n messages on one lane, in order, as one batch. Returns how many were taken (the rest had no
+	 * credits or no room: a WRITABLE event follows), or -ENOTCONN (lane down), -EINVAL (off or len outside
+	 * the peer's window). Bytes may be read until the op they belong to is released: tcp and shm have copied
+	 * them when post returns. Never blocks. */
+	int (*post)(struct transport_ep *ep, unsigned lane, const struct transport_post *posts, unsigned n);
+
+	/* Up to max events; waits up to timeout_ns for the first (spinning for poll_us first). 0: none came, or
+	 * woken. Also makes progress on sends that could not go at once. */
+	int (*poll)(struct transport_ep *ep, struct transport_event *ret_events, int max,
+		    uint64_t timeout_ns);
+	void (*wake)(struct transport_ep *ep);
+	void (*set_poll_us)(struct transport_ep *ep, unsigned poll_us);
+
+	/* For fault tests and lane changes: ends one lane as a failure would. */
+	void (*kill_lane)(struct transport_ep *ep, unsigned lane);
+
+	void (*close)(struct transport_ep *ep);
+};
+
+extern const struct transport_ops transport_tcp_ops;
+extern const struct transport_ops transport_shm_ops;
+
+const struct transport_ops *transport_for(enum addr_kind kind); /* NULL: not built in */
+
+#endif
