@@ -28,6 +28,7 @@ struct fs {
 	double cache_seconds;
 	uint64_t timeout_ns;
 	bool read_only, mirror, xattr, noatime;
+	bool served;                 /* workers were started */
 	unsigned worker_count;
 	pthread_t workers[FS_WORKERS_MAX];
 	_Atomic unsigned workers_running;

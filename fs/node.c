@@ -15,7 +15,6 @@
 
 #define NODE_LOG_RESERVE_BYTES (1ULL << 20) /* kept for deletions when both pools fill */
 #define NODE_BYTES_PER_INODE 1024
-#define NODE_DRAIN_NS (5 * NSEC_PER_SEC)
 
 uint64_t node_memory_bytes(void)
 {

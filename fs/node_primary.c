@@ -6,6 +6,7 @@
 #include "common/diag.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NODE_DRAIN_NS (5 * NSEC_PER_SEC)
@@ -118,19 +119,26 @@ int node_start_primary(struct node *n, char why[NODE_WHY_BYTES])
 	return node_wait_mirrors(n, why);
 }
 
-/* Waits until all that was queued is committed. */
+/* Waits until all that was queued is committed. Held by the waiter and by the queue, which may keep it for
+ * longer than its deadline. */
 struct node_barrier {
 	struct op op;
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool done;
+	_Atomic unsigned holders;
 };
 
-static void node_barrier_complete(struct op *op, int err)
+static void node_barrier_put(struct node_barrier *b)
 {
+	if (atomic_fetch_sub(&b->holders, 1) != 1)
+		return;
+	pthread_cond_destroy(&b->cond);
+	pthread_mutex_destroy(&b->lock);
+	free(b);
 }
 
-static void node_barrier_release(struct op *op)
+static void node_barrier_complete(struct op *op, int err)
 {
 	struct node_barrier *b = (struct node_barrier *)op;
 
@@ -140,29 +148,31 @@ static void node_barrier_release(struct op *op)
 	pthread_mutex_unlock(&b->lock);
 }
 
+static void node_barrier_release(struct op *op)
+{
+	node_barrier_put((struct node_barrier *)op);
+}
+
 static void node_drain(struct node *n)
 {
 	static const struct op_ops ops = { .complete = node_barrier_complete, .release = node_barrier_release };
-	struct node_barrier b = { .done = false };
+	struct node_barrier *b = calloc(1, sizeof(*b));
 
-	b.op.ops = &ops;
-	b.op.lsn = commit_next_lsn(n->commit) - 1;
-	b.op.deadline_ns = clock_mono_ns() + NODE_DRAIN_NS;
-	pthread_mutex_init(&b.lock, NULL);
-	pthread_cond_init(&b.cond, NULL);
 	commit_drive(n->commit);
-	if (commit_point(n->commit) < b.op.lsn) {
-		/* the queue's deadline completes it; release follows when the point is reached or at the end */
-		commit_wait(n->commit, &b.op);
-	} else {
-		b.done = true;
-	}
-	pthread_mutex_lock(&b.lock);
-	while (!b.done)
-		pthread_cond_wait(&b.cond, &b.lock);
-	pthread_mutex_unlock(&b.lock);
-	pthread_cond_destroy(&b.cond);
-	pthread_mutex_destroy(&b.lock);
+	if (!b)
+		return;
+	b->op.ops = &ops;
+	b->op.lsn = commit_next_lsn(n->commit) - 1;
+	b->op.deadline_ns = clock_mono_ns() + NODE_DRAIN_NS;
+	b->holders = 2;
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_cond_init(&b->cond, NULL);
+	commit_wait(n->commit, &b->op);
+	pthread_mutex_lock(&b->lock);
+	while (!b->done) /* bounded: the queue's timer completes what is past its deadline */
+		pthread_cond_wait(&b->cond, &b->lock);
+	pthread_mutex_unlock(&b->lock);
+	node_barrier_put(b);
 }
 
 int node_stop(struct node *n)
