@@ -26,6 +26,7 @@ struct value_node;
 struct value_chunk {
 	struct slot *slot;
 	uint64_t idx;
+	uint64_t ino; /* whose chunk it is: set and used by the image, zero until then */
 	struct image_obj img;
 	bool blank;    /* the value's own note: VALUE_CHUNK_BYTES of zeros, set aside by value_reserve */
 };
