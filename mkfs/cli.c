@@ -58,11 +58,12 @@ void cli_print_help(const struct cli *cli)
 	printf("Usage: %s %s\n%s\n\n", cli->program, cli->synopsis, cli->purpose);
 	for (o = cli->options; o->code != 0; o++) {
 		char left[48];
+		char letter[8] = "    ";
 
-		snprintf(left, sizeof(left), "%s%c%s%s%s%s%s", o->code < 256 ? "-" : "",
-			 o->code < 256 ? o->code : ' ', o->code < 256 && o->name ? ", " : "",
-			 o->name ? "--" : "", o->name ? o->name : "", o->arg ? " " : "",
-			 o->arg ? o->arg : "");
+		if (o->code < 256)
+			snprintf(letter, sizeof(letter), "-%c%s", o->code, o->name ? ", " : "");
+		snprintf(left, sizeof(left), "%s%s%s%s%s", letter, o->name ? "--" : "",
+			 o->name ? o->name : "", o->arg ? " " : "", o->arg ? o->arg : "");
 		printf("  %-24s %s\n", left, o->help);
 	}
 	printf("\n%s\n", cli->footer);
