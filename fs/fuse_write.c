@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FS_COPY_BYTES_MAX (16ULL << 20) /* of one request: the caller asks again for the rest */
+#define FS_COPY_BYTES_MAX RECORD_DATA_MAX /* of one request: the caller asks again for the rest */
 
 /* The size that value_stage() is told: only a hint, so a moment old is fine. -ENOENT, -EINVAL. */
 static int fs_write_hint(struct fs *fs, uint64_t ino, uint64_t *ret_size)
