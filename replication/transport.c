@@ -17,6 +17,7 @@ const struct transport_ops *transport_for(enum addr_kind kind)
 	case ADDR_TCP:
 		return &transport_tcp_ops;
 	case ADDR_SHM:
+		return &transport_shm_ops;
 	case ADDR_VERBS:
 		break;
 	}

@@ -23,6 +23,7 @@ static const struct kind {
 	bool over_tcp;
 } kinds[] = {
 	{ &transport_tcp_ops, true },
+	{ &transport_shm_ops, false },
 };
 #define KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
