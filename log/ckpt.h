@@ -48,13 +48,19 @@ struct ckpt_stats { /* of the last or running checkpoint, and since open */
 int ckpt_open(int dirfd, bool create, const uint8_t uuid[16], struct ckpt **ret_ckpt);
 void ckpt_close(struct ckpt *c);
 
-/* The checkpoints on media with a valid manifest, newest first (at most two). Returns the count. */
+/*
+ * The checkpoints on media with a valid manifest, newest first (at most two). Returns the count, or
+ * -EPROTONOSUPPORT (written by a newer kvfs), -ENOMEM, -EMFILE. Damaged manifests are passed over.
+ */
 int ckpt_list(struct ckpt *c, struct ckpt_info ret_infos[2]);
 
 /*
  * Reads the checkpoint info, calling item for each item in write order with its segment number;
  * item's non-zero return ends the walk. verify_only: item may be NULL.
- * -EBADMSG: a segment is missing, short or fails its checksum; *ret_bad_seg names it.
+ * -EBADMSG: a segment is missing, short or fails its checksum; *ret_bad_seg (may be NULL) names it. -EIO.
+ * -ENOENT: no such checkpoint any more. Items of earlier blocks have been handed on by then. data is not
+ * aligned. A checkpoint found damaged here is not built upon: the next ckpt_begin goes on from the other
+ * one and removes it.
  * progress, if not NULL, is called now and then with bytes done and bytes in all.
  */
 struct ckpt_read_ops {
@@ -64,7 +70,10 @@ struct ckpt_read_ops {
 int ckpt_read(struct ckpt *c, const struct ckpt_info *info, const struct ckpt_read_ops *ops,
 	      void *ctx, uint64_t *ret_bad_seg);
 
-/* Begins a checkpoint of the state at lsn. Segment numbers go on after the newest on media. */
+/*
+ * Begins a checkpoint of the state at lsn. Segment numbers go on after those of the newest sound checkpoint;
+ * what a crash left beyond them is removed. -EBUSY: one is being written, or a damaged one is pinned.
+ */
 int ckpt_begin(struct ckpt *c, uint64_t lsn, uint64_t epoch, struct ckpt_writer **ret_w);
 
 /* The segment number the next added item will get. */
@@ -73,7 +82,7 @@ uint64_t ckpt_writer_seg(const struct ckpt_writer *w);
 /*
  * Adds an item; may block for a free buffer. All items of one call are in one segment.
  * *ret_seg: the segment it went to; *ret_bytes: what it takes there (for live-byte accounts).
- * -EIO, -ENOSPC, -EMSGSIZE; after an error only abort is allowed.
+ * type is not 0. -EIO, -ENOSPC, -EMSGSIZE; after an error only abort (or commit, which fails) is allowed.
  */
 int ckpt_writer_add(struct ckpt_writer *w, uint8_t type, const struct iovec *iov, int iovcnt,
 		    uint64_t *ret_seg, uint32_t *ret_bytes);
@@ -81,7 +90,8 @@ int ckpt_writer_add(struct ckpt_writer *w, uint8_t type, const struct iovec *iov
 /*
  * Makes it durable: segments synced, manifest with first_seg written, older ones than the newest two
  * removed with the segments only they named. first_seg 0: keep the previous first_seg (or the first
- * new one). Frees w in every case. On error the previous checkpoint stays the newest.
+ * new one). Frees w in every case. On error the previous checkpoint stays the newest and the new files are
+ * removed. -EINVAL: first_seg before the previous one's or beyond ckpt_writer_seg. -EIO, -ENOSPC.
  */
 int ckpt_commit(struct ckpt_writer *w, uint64_t first_seg, uint64_t next_ino,
 		struct ckpt_info *ret_info);
@@ -99,7 +109,7 @@ void ckpt_unpin(struct ckpt *c, const struct ckpt_info *info);
 int ckpt_seg_name(uint64_t seg, char *out, size_t cap);
 int ckpt_manifest_name(uint64_t number, char *out, size_t cap);
 int ckpt_dirfd(struct ckpt *c);
-/* Removes every file (before a resync's files are installed). */
+/* Removes every file (before a resync's files are installed). -EBUSY: pinned, or being written. */
 int ckpt_wipe(struct ckpt *c);
 
 #endif
