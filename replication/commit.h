@@ -52,6 +52,7 @@ void commit_unadmit(struct commit *c, uint32_t bytes);
 /* The LSN the next enqueued op gets. Under the store's lock. */
 uint64_t commit_next_lsn(const struct commit *c);
 uint64_t commit_epoch(const struct commit *c);
+enum commit_protocol commit_protocol_of(const struct commit *c);
 
 /* Takes the op: op->lsn is commit_next_lsn(). Under the store's lock, which makes LSN order state order. */
 void commit_enqueue(struct commit *c, struct op *op);

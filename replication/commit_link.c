@@ -20,6 +20,11 @@ uint64_t commit_durable_lsn(const struct commit *c)
 	return atomic_load_explicit(&c->durable_lsn, memory_order_acquire);
 }
 
+enum commit_protocol commit_protocol_of(const struct commit *c)
+{
+	return c->cfg.protocol;
+}
+
 static uint64_t commit_link_acked(const struct commit_link *l)
 {
 	return l->commit->cfg.protocol == COMMIT_PROTOCOL_B ? l->received_lsn : l->durable_lsn;

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_CONTROL_H
+#define KVFS_REPLICATION_CONTROL_H
+/*
+ * Framed messages on the control connection: bounded length, checksum, a deadline for each. The socket may be
+ * blocking or not; both functions wait in poll(2) in slices, so that *cancel (may be NULL) ends the wait
+ * within 100 ms. One thread a connection.
+ *
+ * Errors of both: -ETIMEDOUT, -ECONNRESET (the peer has gone), -ECANCELED, -EIO.
+ */
+#include "replication/repl_format.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct control_frame {
+	enum repl_frame_type type;
+	uint32_t len;
+};
+
+/* Pure: the header of a frame. -EBADMSG: no frame, -EPROTONOSUPPORT: another version of the protocol,
+ * -EMSGSIZE: longer than its type allows. */
+int control_frame_decode(const void *header, struct control_frame *ret_frame);
+/* Pure: checks the checksum over header and payload. */
+bool control_frame_intact(const void *header, const void *payload, size_t len);
+
+int control_send(int fd, enum repl_frame_type type, const void *payload, size_t len,
+		 uint64_t deadline_ns, const atomic_bool *cancel);
+
+/* Reads one frame into buf. Besides the above: those of control_frame_decode, -EBADMSG (checksum), -EMSGSIZE
+ * (more than cap). */
+int control_recv(int fd, void *buf, size_t cap, uint64_t deadline_ns, const atomic_bool *cancel,
+		 struct control_frame *ret_frame);
+
+/* Sets what a control connection needs: no delay, and keepalive that reports a dead host within seconds. */
+void control_socket_tune(int fd);
+
+#endif

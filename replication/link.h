@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_LINK_H
+#define KVFS_REPLICATION_LINK_H
+/*
+ * One mirror as the primary sees it; private to primary.c, link*.c and resync_send.c.
+ *
+ * link.c          thread, state machine, dialling, back-off
+ * link_session.c  one connection: set-up, events, acknowledgements, in-sync set, heartbeats
+ * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else from the log
+ *
+ * Threads: the link's own ("kv-link-N") does everything but link_post(), which the commit queue's leader calls.
+ * send_lock is all they share: the leader only tries it. When it fails, the leader sets missed, and the link's thread
+ * looks at missed after each unlock. Lock order: send_lock is a leaf; primary.lock is a leaf.
+ */
+#include "replication/ack.h"
+#include "replication/handshake.h"
+#include "replication/primary.h"
+#include "replication/transport.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define LINK_BATCH_POSTS 64
+#define LINK_BATCH_IOV (LINK_BATCH_POSTS * 4)
+#define LINK_READ_BYTES (2U << 20) /* more than RECORD_BYTES_MAX */
+#define LINK_HEARTBEAT_NS (150ULL * 1000 * 1000)
+#define LINK_ERROR_BYTES 200
+
+struct primary {
+	struct commit *commit;
+	struct oplog *log;
+	struct ckpt *ckpt;
+	struct primary_config cfg;
+	struct link *links;
+	atomic_bool stopping;
+
+	pthread_mutex_t lock;   /* states and texts of all links, their ep for waking */
+	pthread_cond_t changed; /* with lock: a link's state changed, or stopping */
+	char why[LINK_ERROR_BYTES + 320]; /* lock: primary_wait_live's sentence */
+};
+
+/* Positions and the batch under construction; all of it under send_lock. */
+struct link_sender {
+	bool streaming;         /* between session start and end */
+	int err;                /* of a post: ends the session */
+	atomic_bool behind;     /* the log holds what was not sent: the link's thread sends it (hint without lock) */
+	uint64_t next_lsn;      /* to be sent next */
+	uint64_t ring_bytes;
+	uint64_t ring_head;     /* cumulative position, skipped bytes included */
+	uint64_t window_records;
+	unsigned lanes, lane;   /* lane: of the last batch */
+	bool unacked;           /* since_ns and since_lsn hold */
+	uint64_t since_ns;      /* since_lsn is unacknowledged since then */
+	uint64_t since_lsn;
+	struct transport_post posts[LINK_BATCH_POSTS];
+	struct iovec iov[LINK_BATCH_IOV];
+	uint64_t head_after[LINK_BATCH_POSTS];
+	uint32_t bytes[LINK_BATCH_POSTS];
+};
+
+struct link {
+	struct primary *primary;
+	unsigned index;
+	struct addr addr;
+	pthread_t thread;
+	bool started;
+
+	/* primary.lock */
+	enum link_state state;
+	int refused_err;
+	char last_error[LINK_ERROR_BYTES];
+	char transport[8];
+	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */
+
+	/* Session; set up and torn down by the link's thread while no post can run. */
+	const struct transport_ops *tops;
+	struct transport_ep *ep;
+	struct commit_link *commit_link;
+	struct handshake_welcome welcome;
+	bool in_sync;
+	uint64_t last_heard_ns, last_beat_ns;
+	uint64_t beats_sent, beats_seen;
+	uint64_t ack_sequence;
+
+	/* From the log; the link's thread's. */
+	uint8_t *read_buf;
+	size_t read_len, read_pos;
+	uint64_t read_lsn;      /* LSN of the record at read_pos */
+	bool pump_wanted;       /* the leader left us its records */
+
+	pthread_mutex_t send_lock;
+	struct link_sender send;
+	atomic_bool missed;     /* the leader found send_lock taken */
+
+	/* Written by one thread at a time, read by anyone; relaxed, but freed and acked: release by the link's thread,
+	 * acquire by the sender. */
+	_Atomic uint64_t ring_freed, acked_lsn, applied_lsn, sent_lsn;
+	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
+	_Atomic uint64_t resync_done, resync_total, resync_rate, rtt_ns;
+	_Atomic unsigned lanes, lanes_down;
+};
+
+static inline void link_count_add(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+/* link.c */
+void *link_thread(void *arg);
+void link_set_state(struct link *l, enum link_state state);
+__attribute__((format(printf, 3, 4)))
+int link_fail(struct link *l, int err, const char *fmt, ...); /* keeps the text, returns err */
+
+/* link_session.c: from an open control connection to its end. Always an error, -ECANCELED when stopping. */
+int link_session_run(struct link *l, int fd);
+
+/* link_send.c */
+void link_send_begin(struct link *l, uint64_t next_lsn);
+void link_send_end(struct link *l);
+/* Sends from the log what the leader could not, as far as ring, window and credits allow. */
+int link_send_pump(struct link *l);
+extern const struct commit_link_ops link_commit_ops;
+/* A notice without bytes, on the next lane. False: no credit just now. */
+bool link_send_notice(struct link *l, uint32_t imm);
+/* Whether the pump has anything to do; a look without the lock. */
+bool link_send_wanted(const struct link *l);
+/* Error of an earlier post, or 0. *ret_since_ns: since when something sent is unacknowledged, 0: nothing is. The age is
+ * that of a sample, at least half of the oldest one's. */
+int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, uint64_t *ret_since_ns);
+
+/* resync_send.c: whether the mirror needs one, and the transfer. */
+struct oplog;
+int resync_needed(struct link *l, bool *ret_needed);
+int resync_send(struct link *l, int fd);
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One connection to a mirror, from the handshake to its end, all on the link's thread (link.h). A lost lane ends
+ * it: posts on that lane may be gone, and the next handshake says from which LSN to send again.
+ */
+#include "replication/link.h"
+
+#include "common/byteorder.h"
+#include "common/clock.h"
+#include "replication/control.h"
+#include "replication/dial.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SESSION_HANDSHAKE_NS (5 * NSEC_PER_SEC)
+#define SESSION_SETUP_NS (5 * NSEC_PER_SEC)
+#define SESSION_TICK_NS (50 * NSEC_PER_MSEC)
+#define SESSION_GOODBYE_NS (200 * NSEC_PER_MSEC)
+#define SESSION_EVENTS 64
+#define SESSION_RING_BYTES_MIN (4ULL << 20)
+
+static bool session_stopping(const struct link *l)
+{
+	return atomic_load_explicit(&l->primary->stopping, memory_order_relaxed);
+}
+
+static int session_handshake(struct link *l, int fd)
+{
+	const struct primary_config *cfg = &l->primary->cfg;
+	struct handshake h = { .key = cfg->key, .cancel = &l->primary->stopping };
+	struct handshake_join join = {
+		.epoch = cfg->epoch,
+		.arena_bytes = cfg->arena_bytes,
+		.last_lsn = oplog_last_lsn(l->primary->log),
+		.node_id = cfg->node_id,
+		.timeout_ms = (uint32_t)(cfg->timeout_ns / NSEC_PER_MSEC) + 1,
+		.lanes = cfg->lanes,
+		.transport = dial_transport(&l->addr),
+		.protocol = commit_protocol_of(l->primary->commit),
+	};
+	int err = handshake_dial(&h, fd, cfg->uuid, &join, clock_mono_ns() + SESSION_HANDSHAKE_NS,
+				 &l->welcome);
+
+	if (err)
+		return link_fail(l, err, "%s", h.why);
+	if (l->welcome.ring_bytes < SESSION_RING_BYTES_MIN)
+		return link_fail(l, -EPROTO, "the mirror's ring is too small");
+	return 0;
+}
+
+/* The lanes. After it the endpoint may be woken by others. */
+static int session_connect(struct link *l, int fd)
+{
+	struct transport_params params = {
+		.lanes = l->welcome.lanes < l->primary->cfg.lanes ? l->welcome.lanes : l->primary->cfg.lanes,
+		.window_bytes = REPL_ACK_WINDOW_BYTES,
+		.deadline_ns = clock_mono_ns() + SESSION_SETUP_NS,
+		.poll_us = l->primary->cfg.poll_us,
+	};
+	struct repl_start start = { .next_lsn = htobe64(l->welcome.last_lsn + 1) };
+	const char *why = NULL;
+	int err;
+
+	err = control_send(fd, REPL_START, &start, sizeof(start), params.deadline_ns,
+			   &l->primary->stopping);
+	if (!err)
+		err = l->tops->connect(fd, &l->addr, &params, &l->ep, &why);
+	if (err)
+		return link_fail(l, err, "cannot open lanes: %s", why ? why : strerror(-err));
+	if (l->tops->remote_window_bytes(l->ep) < SESSION_RING_BYTES_MIN) {
+		l->tops->close(l->ep);
+		l->ep = NULL;
+		return link_fail(l, -EPROTO, "the mirror's ring is too small");
+	}
+	pthread_mutex_lock(&l->primary->lock);
+	l->wake_ep = l->ep;
+	snprintf(l->transport, sizeof(l->transport), "%s", l->tops->name);
+	pthread_mutex_unlock(&l->primary->lock);
+	atomic_store_explicit(&l->lanes, l->tops->lanes(l->ep), memory_order_relaxed);
+	return 0;
+}
+
+static void session_disconnect(struct link *l)
+{
+	pthread_mutex_lock(&l->primary->lock);
+	l->wake_ep = NULL;
+	l->transport[0] = '\0';
+	pthread_mutex_unlock(&l->primary->lock);
+	l->tops->close(l->ep);
+	l->ep = NULL;
+	atomic_store_explicit(&l->lanes, 0, memory_order_relaxed);
+}
+
+static int session_begin(struct link *l)
+{
+	uint64_t last_lsn = l->welcome.last_lsn;
+	int err;
+
+	l->in_sync = false;
+	l->ack_sequence = 0;
+	l->beats_sent = l->beats_seen = 0;
+	l->last_heard_ns = clock_mono_ns();
+	l->last_beat_ns = 0;
+	link_send_begin(l, last_lsn + 1);
+	err = commit_link_add(l->primary->commit, &link_commit_ops, l, &l->commit_link);
+	if (err) {
+		link_send_end(l);
+		return link_fail(l, err, "too many mirrors");
+	}
+	commit_link_ack(l->commit_link, last_lsn, last_lsn);
+	link_set_state(l, LINK_CATCHUP);
+	return 0;
+}
+
+static void session_end(struct link *l)
+{
+	link_send_end(l);
+	if (l->in_sync)
+		commit_link_set_sync(l->commit_link, false);
+	l->in_sync = false;
+	commit_link_remove(l->commit_link);
+	l->commit_link = NULL;
+}
+
+static void session_try_join(struct link *l)
+{
+	if (l->in_sync || atomic_load_explicit(&l->send.behind, memory_order_relaxed))
+		return;
+	if (commit_link_set_sync(l->commit_link, true) != 0)
+		return;
+	l->in_sync = true;
+	link_set_state(l, LINK_LIVE);
+}
+
+static void session_fall_out(struct link *l)
+{
+	if (!l->in_sync)
+		return;
+	commit_link_set_sync(l->commit_link, false);
+	l->in_sync = false;
+	link_set_state(l, LINK_CATCHUP);
+}
+
+static int session_take_ack(struct link *l)
+{
+	uint64_t bytes;
+	const uint8_t *window = l->tops->window(l->ep, &bytes);
+	struct ack a;
+
+	/* An earlier notice of this poll may have brought us past this one's acknowledgement already. */
+	if (!ack_scan(window, l->ack_sequence, &a))
+		return 0;
+	l->ack_sequence = a.sequence;
+	if (a.received_lsn > oplog_last_lsn(l->primary->log) ||
+	    a.durable_lsn < atomic_load_explicit(&l->acked_lsn, memory_order_relaxed))
+		return link_fail(l, -EPROTO, "the mirror acknowledged LSN %llu, which it cannot hold",
+				 (unsigned long long)a.received_lsn);
+	if (a.heartbeats > l->beats_seen && a.heartbeats == l->beats_sent)
+		atomic_store_explicit(&l->rtt_ns, clock_mono_ns() - l->last_beat_ns,
+				      memory_order_relaxed);
+	l->beats_seen = a.heartbeats;
+	atomic_store_explicit(&l->applied_lsn, a.applied_lsn, memory_order_relaxed);
+	atomic_store_explicit(&l->ring_freed, a.ring_freed, memory_order_release);
+	atomic_store_explicit(&l->acked_lsn, a.durable_lsn, memory_order_release);
+	commit_link_ack(l->commit_link, a.received_lsn, a.durable_lsn);
+	return 0;
+}
+
+static int session_notice(struct link *l, const struct transport_event *ev)
+{
+	switch (ev->imm) {
+	case TRANSPORT_IMM_ACK:
+		return 0;
+	case REPL_IMM_GOODBYE:
+		return link_fail(l, -ECONNRESET, "the mirror left");
+	default:
+		return link_fail(l, -EPROTO, "unexpected notice %#x from the mirror", ev->imm);
+	}
+}
+
+static int session_event(struct link *l, const struct transport_event *ev)
+{
+	switch (ev->kind) {
+	case TRANSPORT_EVENT_NOTICE:
+		return session_notice(l, ev);
+	case TRANSPORT_EVENT_LANE_DOWN:
+		atomic_fetch_add_explicit(&l->lanes_down, 1, memory_order_relaxed);
+		return link_fail(l, -ENOTCONN, "lane %u failed: %s", ev->lane, strerror(-ev->err));
+	case TRANSPORT_EVENT_PEER_DOWN:
+		return link_fail(l, -ENOTCONN, "the connection failed: %s", strerror(-ev->err));
+	case TRANSPORT_EVENT_WRITABLE:
+		return 0;
+	}
+	return link_fail(l, -EPROTO, "unexpected event of the transport");
+}
+
+/* Deadlines and heartbeats, every SESSION_TICK_NS. */
+static int session_tick(struct link *l, uint64_t now)
+{
+	uint64_t half = l->primary->cfg.timeout_ns / 2;
+	uint64_t since;
+	int err = link_send_check(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now, &since);
+
+	if (err)
+		return link_fail(l, err, "cannot post: %s", strerror(-err));
+	if (now - l->last_heard_ns > half)
+		return link_fail(l, -ETIMEDOUT, "the mirror is silent");
+	if (since && now - since > half) {
+		session_fall_out(l);
+		if (now - since > 2 * l->primary->cfg.timeout_ns + 60 * NSEC_PER_SEC)
+			return link_fail(l, -ETIMEDOUT, "the mirror acknowledges nothing");
+	}
+	if (now - l->last_beat_ns >= LINK_HEARTBEAT_NS) {
+		l->last_beat_ns = now;
+		if (link_send_notice(l, TRANSPORT_IMM_HEARTBEAT))
+			l->beats_sent++;
+	}
+	return 0;
+}
+
+static int session_events(struct link *l, const struct transport_event *ev, int n)
+{
+	bool acks = false;
+	int err;
+
+	for (int i = 0; i < n; i++) {
+		err = session_event(l, &ev[i]);
+		if (err)
+			return err;
+		acks |= ev[i].kind == TRANSPORT_EVENT_NOTICE;
+	}
+	return acks ? session_take_ack(l) : 0;
+}
+
+static int session_loop(struct link *l)
+{
+	struct transport_event ev[SESSION_EVENTS];
+	uint64_t tick_ns = 0;
+	int err = 0;
+
+	while (!err) {
+		uint64_t now;
+		int n;
+
+		if (link_send_wanted(l)) {
+			err = link_send_pump(l);
+			if (err == -ESTALE)
+				return link_fail(l, -EAGAIN, "the log was rewound past the mirror");
+			if (err)
+				return link_fail(l, err, "cannot read the log: %s", strerror(-err));
+		}
+		n = l->tops->poll(l->ep, ev, SESSION_EVENTS, SESSION_TICK_NS);
+		if (session_stopping(l))
+			return -ECANCELED;
+		if (n < 0)
+			return link_fail(l, n, "the transport failed: %s", strerror(-n));
+		now = clock_mono_ns();
+		if (n > 0)
+			l->last_heard_ns = now;
+		err = session_events(l, ev, n);
+		if (!err)
+			session_try_join(l);
+		if (!err && now - tick_ns >= SESSION_TICK_NS) {
+			tick_ns = now;
+			err = session_tick(l, now);
+		}
+	}
+	return err;
+}
+
+/* Lets the mirror know, and the notice out, without insisting. */
+static void session_goodbye(struct link *l)
+{
+	struct transport_event ev[SESSION_EVENTS];
+	uint64_t deadline = clock_mono_ns() + SESSION_GOODBYE_NS;
+
+	if (!link_send_notice(l, REPL_IMM_GOODBYE))
+		return;
+	while (clock_mono_ns() < deadline) {
+		int n = l->tops->poll(l->ep, ev, SESSION_EVENTS, 10 * NSEC_PER_MSEC);
+
+		for (int i = 0; i < n; i++)
+			if (ev[i].kind == TRANSPORT_EVENT_PEER_DOWN ||
+			    ev[i].kind == TRANSPORT_EVENT_LANE_DOWN)
+				return;
+	}
+}
+
+int link_session_run(struct link *l, int fd)
+{
+	bool resync = false;
+	int err;
+
+	link_set_state(l, LINK_HANDSHAKE);
+	l->tops = transport_for(l->addr.kind);
+	if (!l->tops)
+		return link_fail(l, -ENOTSUP, "this build has no such transport");
+	err = session_handshake(l, fd);
+	if (!err)
+		err = resync_needed(l, &resync);
+	if (!err && resync) {
+		link_set_state(l, LINK_RESYNC);
+		err = resync_send(l, fd);
+	}
+	if (!err)
+		err = session_connect(l, fd);
+	if (err)
+		return err;
+	err = session_begin(l);
+	if (!err) {
+		err = session_loop(l);
+		session_end(l);
+		if (err == -ECANCELED)
+			session_goodbye(l);
+	}
+	session_disconnect(l);
+	return err;
+}

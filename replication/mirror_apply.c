@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The run goes to the log in one append straight from the ring, is acknowledged, and is applied; only then is
+ * its ring space free. When both pools are full the run stays where it is and is tried again, while
+ * the session goes on answering heartbeats.
+ */
+#include "replication/mirror_internal.h"
+
+#include "common/clock.h"
+#include "replication/commit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MIRROR_STALL_NS (120 * NSEC_PER_SEC)
+#define MIRROR_FULL_PERCENT 70
+
+static void mirror_want_checkpoint(struct mirror *m, unsigned pool)
+{
+	if (m->wanted_pool == pool + 1)
+		return;
+	m->wanted_pool = pool + 1;
+	if (m->ops->want_checkpoint)
+		m->ops->want_checkpoint(m->ctx);
+}
+
+/* Now and then: asks for a checkpoint, once a pool, when the active pool fills up. */
+static void mirror_watch_log(struct mirror *m)
+{
+	struct oplog_usage u;
+
+	m->appended_since_look += m->run.bytes;
+	oplog_usage(m->log, &u);
+	if (m->appended_since_look < u.active_capacity_bytes / 64)
+		return;
+	m->appended_since_look = 0;
+	if (u.active_used_bytes / MIRROR_FULL_PERCENT > u.active_capacity_bytes / 100)
+		mirror_want_checkpoint(m, u.active_pool);
+}
+
+static int mirror_append(struct mirror *m)
+{
+	const struct mirror_run *run = &m->run;
+	int err = oplog_append(m->log, run->iov, (int)run->count, run->first_lsn, run->count, true);
+
+	if (err != -ENOSPC)
+		return err;
+	err = oplog_switch(m->log, m->run_epoch);
+	if (err)
+		return err == -EBUSY ? -ENOSPC : err;
+	m->wanted_pool = 0;
+	return oplog_append(m->log, run->iov, (int)run->count, run->first_lsn, run->count, true);
+}
+
+/* No room: a checkpoint must make some. */
+static int mirror_stall(struct mirror *m)
+{
+	uint64_t now = clock_mono_ns();
+
+	if (!m->stalled_since_ns) {
+		m->stalled_since_ns = now;
+		m->wanted_pool = 0;
+		mirror_want_checkpoint(m, 0);
+		m->wanted_pool = 0;
+	} else if (now - m->stalled_since_ns > MIRROR_STALL_NS) {
+		return mirror_fail(m, -ENOSPC, "the log is full and no checkpoint makes room");
+	}
+	return 0;
+}
+
+static int mirror_apply_run(struct mirror *m)
+{
+	struct mirror_run *run = &m->run;
+	uint64_t last = run->first_lsn + run->count - 1;
+
+	for (unsigned i = 0; i < run->count; i++) {
+		const struct record *r = &run->records[i];
+		int err = m->ops->apply(m->ctx, r);
+
+		if (err)
+			return mirror_fail_for_good(m, -EIO, "cannot apply record %llu (%s): %s",
+						    (unsigned long long)r->lsn,
+						    record_opcode_name(r->opcode), strerror(-err));
+	}
+	m->applied_lsn = last;
+	m->ring_freed = run->ring_end;
+	atomic_store_explicit(&m->seen_applied, last, memory_order_relaxed);
+	atomic_fetch_add_explicit(&m->records, run->count, memory_order_relaxed);
+	atomic_fetch_add_explicit(&m->bytes, run->bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&m->batches, 1, memory_order_relaxed);
+	run->count = 0;
+	run->bytes = 0;
+	if (m->ops->applied)
+		m->ops->applied(m->ctx, last);
+	return 0;
+}
+
+/* One run, from memory to log and store. *ret_stalled: the log had no room. */
+static int mirror_flush_run(struct mirror *m, bool *ret_stalled)
+{
+	int err;
+
+	atomic_store_explicit(&m->seen_received, m->received_lsn, memory_order_relaxed);
+	if (m->protocol == COMMIT_PROTOCOL_B && !m->stalled_since_ns)
+		mirror_ack_send(m);
+	err = mirror_append(m);
+	*ret_stalled = err == -ENOSPC;
+	if (err == -ENOSPC)
+		return mirror_stall(m);
+	if (err)
+		return mirror_fail_for_good(m, -EIO, "the log failed: %s", strerror(-err));
+	m->stalled_since_ns = 0;
+	m->durable_lsn = m->received_lsn;
+	m->last_epoch = m->run_epoch;
+	atomic_store_explicit(&m->seen_durable, m->durable_lsn, memory_order_relaxed);
+	mirror_ack_send(m);
+	mirror_watch_log(m);
+	return mirror_apply_run(m);
+}
+
+int mirror_flush(struct mirror *m)
+{
+	bool stalled = false;
+	int err = 0;
+
+	while (!err && !stalled && m->run.count > 0) {
+		err = mirror_flush_run(m, &stalled);
+		if (!err && !stalled)
+			err = mirror_rx_pull(m);
+	}
+	/* The rest of the news can wait for the next acknowledgement, unless the sender may need the space. */
+	if (m->ring_freed - m->ring_freed_told > m->ring_bytes / 4)
+		m->ack_due = true;
+	return err;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_MIRROR_INTERNAL_H
+#define KVFS_REPLICATION_MIRROR_INTERNAL_H
+/*
+ * State of the mirror's side; private to mirror*.c and resync_recv.c.
+ *
+ * mirror.c          life cycle, figures
+ * mirror_listen.c   "kv-listen": accepts, proves, decides whether a caller may take over
+ * mirror_session.c  "kv-mirror": welcome, resync, lanes, the poll loop, acknowledgements
+ * mirror_rx.c       notice → checked record → LSN order
+ * mirror_apply.c    run → log → store
+ *
+ * lock guards what the two threads share; it is a leaf and never held over a call out. All else is kv-mirror's.
+ */
+#include "replication/ack.h"
+#include "replication/handshake.h"
+#include "replication/mirror.h"
+#include "replication/transport.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define MIRROR_LISTEN_MAX 8
+#define MIRROR_RUN_RECORDS 512
+#define MIRROR_ERROR_BYTES 200
+#define MIRROR_RING_BYTES_DEFAULT (64ULL << 20)
+
+/* A caller that has proved the key, on its way from kv-listen to kv-mirror. */
+struct mirror_caller {
+	int fd;
+	struct handshake handshake;
+	struct handshake_join join;
+	char peer[300];
+};
+
+/* A checked record above the next expected LSN. */
+struct mirror_slot {
+	uint64_t lsn;   /* 0: empty */
+	uint32_t unit;  /* place in the ring */
+	uint32_t bytes;
+};
+
+/* Records in LSN order, in the ring, not yet in the log. */
+struct mirror_run {
+	unsigned count;
+	uint64_t first_lsn;
+	uint64_t ring_end; /* cumulative position behind the last */
+	uint64_t bytes;
+	struct record records[MIRROR_RUN_RECORDS];
+	struct iovec iov[MIRROR_RUN_RECORDS];
+};
+
+struct mirror {
+	struct oplog *log;
+	struct ckpt *ckpt;
+	struct mirror_config cfg;
+	const struct mirror_ops *ops;
+	void *ctx;
+
+	int listen_fds[MIRROR_LISTEN_MAX];
+	struct addr listen_addrs[MIRROR_LISTEN_MAX];
+	unsigned listen_count;
+	uint16_t listen_port;
+	int stop_fd;                     /* eventfd that ends kv-listen's poll */
+	pthread_t listener, worker;
+	bool listener_started, worker_started;
+	atomic_bool stopping;
+	atomic_bool leave;               /* kv-mirror: end the session (replaced, or stopping) */
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;          /* with lock: caller, stopping */
+	struct mirror_caller *caller;    /* lock: waiting for kv-mirror, owned by this slot */
+	struct transport_ep *wake_ep;    /* lock: the session's, while waking it is safe */
+	const struct transport_ops *wake_tops;
+	bool connected, resyncing, failed; /* lock; written by kv-mirror */
+	uint32_t primary_node;           /* lock; of the session, 0: none */
+	uint64_t session_epoch;          /* lock; of the session or the last one */
+	char primary[300], transport[8], last_error[MIRROR_ERROR_BYTES]; /* lock */
+
+	/* kv-mirror's own from here on. */
+	const struct transport_ops *tops;
+	struct transport_ep *ep;
+	bool stopped;                    /* mirror_fail_for_good */
+	unsigned protocol;
+	uint64_t epoch, promised_epoch;
+	uint64_t last_epoch;             /* of the record durable_lsn */
+	uint64_t run_epoch;              /* of the record received_lsn */
+	uint8_t *ring;
+	uint64_t ring_bytes;
+	uint64_t ring_pos;               /* cumulative position of the record expected next */
+	uint64_t received_lsn;           /* contiguous: last of log and run */
+	uint64_t durable_lsn, applied_lsn;
+	uint64_t ring_freed, ring_freed_told;
+	uint64_t heartbeats, ack_sequence, silent_ns, last_heard_ns;
+	bool ack_due;                    /* not sent yet, or nobody took it */
+	bool goodbye;                    /* the primary left in good order */
+	uint64_t stalled_since_ns;       /* 0: not waiting for room in the log */
+	uint64_t appended_since_look;    /* bytes; the log's fill is looked at now and then */
+	unsigned wanted_pool;            /* active pool + 1 a checkpoint was asked for, 0: none */
+	struct mirror_slot *slots;       /* REPL_WINDOW_RECORDS, by LSN */
+	struct mirror_run run;
+	/* one a sequence number, as the window's slots: a transport may read them after post returned */
+	uint8_t ack_bufs[REPL_ACK_SLOTS][sizeof(struct repl_ack)];
+
+	/* Figures: written by kv-mirror, read by anyone; relaxed. */
+	_Atomic uint64_t seen_received, seen_durable, seen_applied;
+	_Atomic uint64_t records, bytes, batches, reordered;
+	_Atomic uint64_t resync_done, resync_total;
+	_Atomic unsigned lanes;
+};
+
+/* mirror.c: keeps the sentence for status, returns err. */
+__attribute__((format(printf, 3, 4)))
+int mirror_fail(struct mirror *m, int err, const char *fmt, ...);
+/* As mirror_fail, and no session will be accepted any more. */
+__attribute__((format(printf, 3, 4)))
+int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...);
+
+/* mirror_listen.c */
+void *mirror_listen_thread(void *arg);
+int mirror_listen_open(struct mirror *m, const char **ret_why);
+void mirror_listen_close(struct mirror *m);
+void mirror_caller_free(struct mirror_caller *c); /* closes its connection; NULL is fine */
+
+/* mirror_session.c */
+void *mirror_thread(void *arg);
+/* Sends the acknowledgement as things stand; when nobody takes it, ack_due stays. */
+void mirror_ack_send(struct mirror *m);
+
+/* mirror_rx.c. Errors end the session: -EBADMSG, -EPROTO, -ESTALE, with last_error set. */
+void mirror_rx_reset(struct mirror *m);
+int mirror_rx_notice(struct mirror *m, uint32_t imm);
+/* Moves what is in order now from the window to the run. */
+int mirror_rx_pull(struct mirror *m);
+
+/* mirror_apply.c: logs, acknowledges and applies the run, if there is one. 0 also when the log has no room for now
+ * (stalled_since_ns is set). Errors as above; -EIO after mirror_fail_for_good. */
+int mirror_flush(struct mirror *m);
+
+/* resync_recv.c: all frames after RESYNC_BEGIN. */
+int resync_receive(struct mirror *m, int fd, const void *begin, size_t len);
+
+#endif

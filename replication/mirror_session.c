@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * "kv-mirror": one session after the other, each from the caller that kv-listen hands over to its end. All the
+ * mirror's state belongs to this thread, so a new caller waits until the old session has ended.
+ */
+#include "replication/mirror_internal.h"
+
+#include "common/byteorder.h"
+#include "common/clock.h"
+#include "common/thread.h"
+#include "replication/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIRROR_ANSWER_NS (5 * NSEC_PER_SEC)
+#define MIRROR_SETUP_NS (5 * NSEC_PER_SEC)
+/* The primary may have to make a checkpoint before it can begin a resync. */
+#define MIRROR_START_NS (600 * NSEC_PER_SEC)
+#define MIRROR_IDLE_NS (50 * NSEC_PER_MSEC)
+#define MIRROR_RETRY_NS (2 * NSEC_PER_MSEC)
+#define MIRROR_SILENT_MIN_NS (3 * NSEC_PER_SEC)
+#define MIRROR_EVENTS 256
+
+static bool mirror_leaving(const struct mirror *m)
+{
+	/* acquire: pairs with the release in mirror_hand_over and mirror_destroy */
+	return atomic_load_explicit(&m->leave, memory_order_acquire);
+}
+
+void mirror_ack_send(struct mirror *m)
+{
+	uint64_t sequence = m->ack_sequence + 1;
+	struct ack a = {
+		.sequence = sequence,
+		.received_lsn = m->received_lsn,
+		.durable_lsn = m->durable_lsn,
+		.applied_lsn = m->applied_lsn,
+		.ring_freed = m->ring_freed,
+		.heartbeats = m->heartbeats,
+	};
+	uint8_t *buf = m->ack_bufs[sequence % REPL_ACK_SLOTS];
+	struct iovec iov = { .iov_base = buf, .iov_len = sizeof(struct repl_ack) };
+	struct transport_post post = {
+		.iov = &iov,
+		.iovcnt = 1,
+		.remote_off = ack_slot_offset(sequence),
+		.imm = TRANSPORT_IMM_ACK,
+		.control = true,
+	};
+
+	ack_encode(&a, buf);
+	m->ack_due = m->tops->post(m->ep, 0, &post, 1) != 1;
+	if (m->ack_due)
+		return;
+	m->ack_sequence = sequence;
+	m->ring_freed_told = m->ring_freed;
+}
+
+static int mirror_refuse(struct mirror *m, struct mirror_caller *c, enum repl_refusal code, int err,
+			 const char *text)
+{
+	handshake_refuse(&c->handshake, c->fd, code, text, clock_mono_ns() + MIRROR_ANSWER_NS);
+	return mirror_fail(m, err, "refused %s: %s", c->peer, text);
+}
+
+/* Takes the caller or refuses it; promises its epoch first where that is new. */
+static int mirror_admit(struct mirror *m, struct mirror_caller *c)
+{
+	const struct handshake_join *j = &c->join;
+	char text[REPL_TEXT_BYTES];
+	int err;
+
+	if (m->stopped)
+		return mirror_refuse(m, c, REPL_REFUSE_FAILED, -EIO, "the mirror has stopped");
+	m->tops = transport_for(j->transport == REPL_TRANSPORT_SHM     ? ADDR_SHM :
+				j->transport == REPL_TRANSPORT_VERBS ? ADDR_VERBS :
+								       ADDR_TCP);
+	if (!m->tops)
+		return mirror_refuse(m, c, REPL_REFUSE_TRANSPORT, -ENOTSUP,
+				     "this mirror has no such transport");
+	if (j->epoch < m->promised_epoch) {
+		snprintf(text, sizeof(text), "stale epoch %llu, this mirror has promised epoch %llu",
+			 (unsigned long long)j->epoch, (unsigned long long)m->promised_epoch);
+		return mirror_refuse(m, c, REPL_REFUSE_STALE_EPOCH, -ESTALE, text);
+	}
+	if (j->arena_bytes > m->cfg.arena_bytes) {
+		snprintf(text, sizeof(text), "the mirror's arena (%llu MiB) is smaller than the primary's (%llu MiB)",
+			 (unsigned long long)(m->cfg.arena_bytes >> 20),
+			 (unsigned long long)(j->arena_bytes >> 20));
+		return mirror_refuse(m, c, REPL_REFUSE_ARENA, -ENOSPC, text);
+	}
+	if (j->epoch > m->promised_epoch) {
+		err = m->ops->promise_epoch(m->ctx, j->epoch);
+		if (err)
+			return mirror_fail(m, err, "cannot store the promise of epoch %llu: %s",
+					   (unsigned long long)j->epoch, strerror(-err));
+		m->promised_epoch = j->epoch;
+	}
+	m->epoch = j->epoch;
+	m->protocol = j->protocol;
+	m->silent_ns = j->timeout_ms * NSEC_PER_MSEC;
+	if (m->silent_ns < MIRROR_SILENT_MIN_NS)
+		m->silent_ns = MIRROR_SILENT_MIN_NS;
+	return 0;
+}
+
+static int mirror_welcome(struct mirror *m, struct mirror_caller *c)
+{
+	struct handshake_welcome w = {
+		.last_lsn = m->durable_lsn,
+		.last_epoch = m->last_epoch,
+		.promised_epoch = m->promised_epoch,
+		.ring_bytes = m->cfg.ring_bytes,
+		.arena_bytes = m->cfg.arena_bytes,
+		.node_id = m->cfg.node_id,
+		.window_records = REPL_WINDOW_RECORDS,
+		.lanes = m->cfg.lanes_max,
+	};
+	int err = handshake_welcome(&c->handshake, c->fd, &w, clock_mono_ns() + MIRROR_ANSWER_NS);
+
+	return err ? mirror_fail(m, err, "%s: %s", c->peer, c->handshake.why) : 0;
+}
+
+/* What the primary wants first: a resync, or the lanes at once. */
+static int mirror_await_start(struct mirror *m, int fd)
+{
+	uint8_t buf[REPL_SMALL_BYTES_MAX];
+	struct control_frame f;
+	int err;
+
+	for (;;) {
+		err = control_recv(fd, buf, sizeof(buf), clock_mono_ns() + MIRROR_START_NS, &m->leave, &f);
+		if (err)
+			return mirror_fail(m, err, "the primary did not begin: %s", strerror(-err));
+		if (f.type == REPL_START)
+			break;
+		if (f.type != REPL_RESYNC_BEGIN)
+			return mirror_fail(m, -EPROTO, "unexpected message %d", (int)f.type);
+		err = resync_receive(m, fd, buf, f.len);
+		if (err)
+			return err;
+	}
+	if (f.len != sizeof(struct repl_start) || get_be64(buf) != m->durable_lsn + 1)
+		return mirror_fail(m, -EPROTO, "the primary begins at the wrong LSN");
+	return 0;
+}
+
+static int mirror_open_lanes(struct mirror *m, int fd)
+{
+	struct transport_params params = {
+		.lanes = m->cfg.lanes_max,
+		.window_bytes = m->cfg.ring_bytes,
+		.deadline_ns = clock_mono_ns() + MIRROR_SETUP_NS,
+		.poll_us = m->cfg.poll_us,
+	};
+	const char *why = NULL;
+	int err = m->tops->accept(fd, &params, &m->ep, &why);
+
+	if (err)
+		return mirror_fail(m, err, "cannot open lanes: %s", why ? why : strerror(-err));
+	m->ring = m->tops->window(m->ep, &m->ring_bytes);
+	pthread_mutex_lock(&m->lock);
+	m->wake_ep = m->ep;
+	m->wake_tops = m->tops;
+	snprintf(m->transport, sizeof(m->transport), "%s", m->tops->name);
+	pthread_mutex_unlock(&m->lock);
+	atomic_store_explicit(&m->lanes, m->tops->lanes(m->ep), memory_order_relaxed);
+	return 0;
+}
+
+static void mirror_close_lanes(struct mirror *m)
+{
+	pthread_mutex_lock(&m->lock);
+	m->wake_ep = NULL;
+	m->transport[0] = '\0';
+	pthread_mutex_unlock(&m->lock);
+	m->tops->close(m->ep);
+	m->ep = NULL;
+	atomic_store_explicit(&m->lanes, 0, memory_order_relaxed);
+}
+
+static int mirror_notice(struct mirror *m, uint32_t imm)
+{
+	if (imm < TRANSPORT_IMM_CONTROL_FIRST)
+		return mirror_rx_notice(m, imm);
+	switch (imm) {
+	case TRANSPORT_IMM_HEARTBEAT:
+		m->heartbeats++;
+		m->ack_due = true;
+		return 0;
+	case REPL_IMM_GOODBYE:
+		m->goodbye = true;
+		return 0;
+	default:
+		return mirror_fail(m, -EPROTO, "unexpected notice %#x", imm);
+	}
+}
+
+static int mirror_event(struct mirror *m, const struct transport_event *ev)
+{
+	switch (ev->kind) {
+	case TRANSPORT_EVENT_NOTICE:
+		return mirror_notice(m, ev->imm);
+	case TRANSPORT_EVENT_LANE_DOWN:
+		if (m->goodbye)
+			return 0;
+		return mirror_fail(m, -ENOTCONN, "lane %u failed: %s", ev->lane, strerror(-ev->err));
+	case TRANSPORT_EVENT_PEER_DOWN:
+		return mirror_fail(m, -ENOTCONN, "the primary is gone: %s", strerror(-ev->err));
+	case TRANSPORT_EVENT_WRITABLE:
+		break;
+	}
+	return 0;
+}
+
+static int mirror_round(struct mirror *m)
+{
+	struct transport_event ev[MIRROR_EVENTS];
+	uint64_t timeout = m->stalled_since_ns || m->ack_due ? MIRROR_RETRY_NS : MIRROR_IDLE_NS;
+	int n = m->tops->poll(m->ep, ev, MIRROR_EVENTS, timeout);
+	uint64_t now;
+	int err = 0, flushed;
+
+	if (n < 0)
+		return mirror_fail(m, n, "the transport failed: %s", strerror(-n));
+	for (int i = 0; !err && i < n; i++)
+		err = mirror_event(m, &ev[i]);
+	/* Also after an error: what came before it is whole and in order. */
+	flushed = mirror_flush(m);
+	if (err || flushed)
+		return err ? err : flushed;
+	if (m->ack_due)
+		mirror_ack_send(m);
+	if (n > 0 && !m->stalled_since_ns) {
+		m->last_heard_ns = 0;
+		return 0;
+	}
+	now = clock_mono_ns();
+	if (n > 0 || m->last_heard_ns == 0)
+		m->last_heard_ns = now;
+	if (now - m->last_heard_ns > m->silent_ns)
+		return mirror_fail(m, -ETIMEDOUT, "the primary is silent");
+	return 0;
+}
+
+static void mirror_stream(struct mirror *m)
+{
+	int err = 0;
+
+	m->heartbeats = m->ack_sequence = 0;
+	m->stalled_since_ns = 0;
+	m->last_heard_ns = 0;
+	m->ack_due = m->goodbye = false;
+	mirror_rx_reset(m);
+	while (!err && !m->goodbye && !mirror_leaving(m))
+		err = mirror_round(m);
+	if (!err && !m->goodbye) {
+		struct transport_post post = { .imm = REPL_IMM_GOODBYE, .control = true };
+
+		(void)m->tops->post(m->ep, 0, &post, 1);
+	}
+	/* What never got room in the log is not ours: the primary sends it again. */
+	m->stalled_since_ns = 0;
+	mirror_rx_reset(m);
+}
+
+static void mirror_session(struct mirror *m, struct mirror_caller *c)
+{
+	int err = mirror_admit(m, c);
+
+	if (!err)
+		err = mirror_welcome(m, c);
+	if (!err)
+		err = mirror_await_start(m, c->fd);
+	if (!err)
+		err = mirror_open_lanes(m, c->fd);
+	if (err)
+		return;
+	pthread_mutex_lock(&m->lock);
+	m->last_error[0] = '\0';
+	pthread_mutex_unlock(&m->lock);
+	mirror_stream(m);
+	mirror_close_lanes(m);
+}
+
+/* Waits for a caller. NULL: stopping. */
+static struct mirror_caller *mirror_next_caller(struct mirror *m)
+{
+	struct mirror_caller *c = NULL;
+
+	pthread_mutex_lock(&m->lock);
+	m->connected = false;
+	while (!m->caller && !atomic_load_explicit(&m->stopping, memory_order_relaxed))
+		thread_cond_wait_until(&m->changed, &m->lock, clock_mono_ns() + NSEC_PER_SEC);
+	if (!atomic_load_explicit(&m->stopping, memory_order_relaxed)) {
+		c = m->caller;
+		m->caller = NULL;
+		m->connected = true;
+		m->primary_node = c->join.node_id;
+		m->session_epoch = c->join.epoch;
+		memcpy(m->primary, c->peer, sizeof(m->primary));
+		atomic_store_explicit(&m->leave, false, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return c;
+}
+
+void *mirror_thread(void *arg)
+{
+	struct mirror *m = arg;
+	struct mirror_caller *c;
+
+	while ((c = mirror_next_caller(m))) {
+		mirror_session(m, c);
+		mirror_caller_free(c);
+	}
+	return NULL;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of the transport seam that every implementation shares: choice, accessors, checks, credits. No state
+ * of its own; nothing here blocks.
+ */
+#include "replication/transport_internal.h"
+
+#include <errno.h>
+
+#define WINDOW_UNIT 4096
+#define WINDOW_BYTES_MAX (1ULL << 40)
+
+const struct transport_ops *transport_for(enum addr_kind kind)
+{
+	switch (kind) {
+	case ADDR_AUTO: /* until there are devices to choose */
+	case ADDR_TCP:
+		return &transport_tcp_ops;
+	case ADDR_SHM:
+		return &transport_shm_ops;
+	case ADDR_VERBS:
+		break;
+	}
+	return NULL;
+}
+
+uint8_t *transport_ep_window(struct transport_ep *ep, uint64_t *ret_bytes)
+{
+	*ret_bytes = ep->window_bytes;
+	return ep->window;
+}
+
+uint64_t transport_ep_remote_bytes(struct transport_ep *ep)
+{
+	return ep->remote_bytes;
+}
+
+unsigned transport_ep_lanes(struct transport_ep *ep)
+{
+	return ep->lanes;
+}
+
+void transport_ep_set_poll_us(struct transport_ep *ep, unsigned poll_us)
+{
+	hint_write(&ep->poll_us, poll_us);
+}
+
+int transport_check_shape(unsigned lanes, uint64_t window_bytes)
+{
+	if (lanes == 0 || lanes > TRANSPORT_LANES_MAX)
+		return -EINVAL;
+	if (window_bytes == 0 || window_bytes > WINDOW_BYTES_MAX || window_bytes % WINDOW_UNIT != 0)
+		return -EINVAL;
+	return 0;
+}
+
+int transport_post_bytes(const struct transport_ep *ep, const struct transport_post *p,
+			 uint32_t *ret_bytes)
+{
+	uint64_t sum = 0;
+
+	if (p->iovcnt < 0)
+		return -EINVAL;
+	for (int i = 0; i < p->iovcnt; i++) {
+		if (p->iov[i].iov_len > UINT32_MAX - sum)
+			return -EINVAL;
+		sum += p->iov[i].iov_len;
+	}
+	if (!transport_in_window(p->remote_off, sum, ep->remote_bytes))
+		return -EINVAL;
+	*ret_bytes = (uint32_t)sum;
+	return 0;
+}
+
+int transport_check_batch(const struct transport_ep *ep, unsigned lane,
+			  const struct transport_post *posts, unsigned n)
+{
+	uint32_t bytes;
+
+	if (lane >= ep->lanes)
+		return -EINVAL;
+	for (unsigned i = 0; i < n; i++)
+		if (transport_post_bytes(ep, &posts[i], &bytes) < 0)
+			return -EINVAL;
+	return 0;
+}
+
+unsigned transport_credits_allow(const struct transport_post *posts, unsigned n, uint32_t posted,
+				 uint32_t consumed)
+{
+	uint32_t left = TRANSPORT_CREDITS - (posted - consumed);
+	unsigned k = 0;
+
+	while (k < n && left > (posts[k].control ? 0U : TRANSPORT_CREDITS_CONTROL)) {
+		left--;
+		k++;
+	}
+	return k;
+}
+
+void sink_add(struct transport_sink *s, enum transport_event_kind kind, unsigned lane, int err)
+{
+	s->events[s->count++] =
+		(struct transport_event){ .kind = kind, .lane = lane, .err = err };
+}
+
+void sink_add_notice(struct transport_sink *s, unsigned lane, uint32_t imm, uint64_t off,
+		     uint32_t len)
+{
+	s->events[s->count++] = (struct transport_event){
+		.kind = TRANSPORT_EVENT_NOTICE, .lane = lane, .imm = imm, .off = off, .len = len
+	};
+}

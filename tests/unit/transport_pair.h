@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_TESTS_TRANSPORT_PAIR_H
+#define KVFS_TESTS_TRANSPORT_PAIR_H
+/*
+ * Two connected endpoints, in one process or in two, over each transport: what the contract test and the benchmark
+ * run on. Every wait has a deadline; a helper that fails ends the test.
+ */
+#include "common/clock.h"
+#include "common/thread.h"
+#include "replication/transport.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PAIR_DEADLINE_NS (10 * NSEC_PER_SEC)
+
+struct pair {
+	const struct transport_ops *ops;
+	struct transport_ep *mirror, *primary;
+};
+
+struct pair_accept {
+	const struct transport_ops *ops;
+	int fd, result;
+	struct transport_params params;
+	struct transport_ep *ep;
+};
+
+static inline uint64_t pair_deadline(void)
+{
+	return clock_mono_ns() + PAIR_DEADLINE_NS;
+}
+
+/* Connected stream sockets: unix ones, or over loopback. */
+static inline void pair_sockets(bool over_tcp, int ret_fds[2])
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(a);
+	int l;
+
+	if (!over_tcp) {
+		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds), 0);
+		return;
+	}
+	l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_ge(l, 0);
+	ck_assert_int_eq(bind(l, (struct sockaddr *)&a, sizeof(a)), 0);
+	ck_assert_int_eq(listen(l, 1), 0);
+	ck_assert_int_eq(getsockname(l, (struct sockaddr *)&a, &len), 0);
+	ret_fds[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(connect(ret_fds[1], (struct sockaddr *)&a, sizeof(a)), 0);
+	ret_fds[0] = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+	ck_assert_int_ge(ret_fds[0], 0);
+	close(l);
+}
+
+static inline struct transport_params pair_params(unsigned lanes, uint64_t window_bytes)
+{
+	return (struct transport_params){ .lanes = lanes, .window_bytes = window_bytes,
+					  .deadline_ns = pair_deadline() };
+}
+
+static inline void *pair_accept_main(void *arg)
+{
+	struct pair_accept *a = arg;
+	const char *why;
+
+	a->result = a->ops->accept(a->fd, &a->params, &a->ep, &why);
+	return NULL;
+}
+
+/* Both ends in this process; the mirror's window has window_bytes, the primary's 64 KiB. */
+static inline void pair_open(struct pair *p, const struct transport_ops *ops, bool over_tcp,
+			     unsigned lanes, uint64_t window_bytes)
+{
+	struct pair_accept a = { .ops = ops, .params = pair_params(lanes, window_bytes) };
+	struct transport_params params = pair_params(lanes, 64 << 10);
+	const struct addr peer = { .kind = over_tcp ? ADDR_TCP : ADDR_SHM };
+	const char *why = "";
+	pthread_t thread;
+	int fds[2], r;
+
+	pair_sockets(over_tcp, fds);
+	a.fd = fds[0];
+	ck_assert_int_eq(thread_start(&thread, "kv-accept", pair_accept_main, &a), 0);
+	r = ops->connect(fds[1], &peer, &params, &p->primary, &why);
+	ck_assert_msg(r == 0, "connect: %s: %s", strerror(-r), why);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_int_eq(a.result, 0);
+	p->mirror = a.ep;
+	p->ops = ops;
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static inline void pair_close(struct pair *p)
+{
+	p->ops->close(p->primary);
+	p->ops->close(p->mirror);
+}
+
+/* One message of len bytes at data. What post returns. */
+static inline int pair_post(struct pair *p, struct transport_ep *ep, unsigned lane, const void *data,
+			    size_t len, uint64_t off, uint32_t imm)
+{
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)data, .iov_len = len };
+	struct transport_post post = { .iov = &iov, .iovcnt = len > 0, .remote_off = off,
+				       .imm = imm, .control = imm >= TRANSPORT_IMM_CONTROL_FIRST };
+
+	return p->ops->post(ep, lane, &post, 1);
+}
+
+/* The next event, which must come in time. */
+static inline struct transport_event pair_next(struct pair *p, struct transport_ep *ep)
+{
+	uint64_t deadline_ns = pair_deadline();
+	struct transport_event ev = { 0 };
+
+	while (p->ops->poll(ep, &ev, 1, 100 * NSEC_PER_MSEC) == 0)
+		ck_assert_msg(clock_mono_ns() < deadline_ns, "no event came");
+	return ev;
+}
+
+/* The next event of this kind; others are passed over. */
+static inline struct transport_event pair_next_of(struct pair *p, struct transport_ep *ep,
+						  enum transport_event_kind kind)
+{
+	struct transport_event ev;
+
+	do
+		ev = pair_next(p, ep);
+	while (ev.kind != kind);
+	return ev;
+}
+
+#endif
