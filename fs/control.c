@@ -35,11 +35,10 @@ struct control_conn {
 	int fd;
 };
 
-static json_t *control_refuse(const char *fmt, const char *detail)
+/* detail: behind what, in one sentence; may be "". */
+static json_t *control_refuse(const char *what, const char *detail)
 {
-	json_t *error = json_sprintf(fmt, detail);
-
-	return json_pack("{s:b, s:o}", "ok", 0, "error", error);
+	return json_pack("{s:b, s:s+}", "ok", 0, "error", what, detail);
 }
 
 static json_t *control_checkpoint(struct control *c)
@@ -47,7 +46,7 @@ static json_t *control_checkpoint(struct control *c)
 	int err = node_ckpt_make(c->node, CONTROL_CKPT_NS);
 
 	if (err)
-		return control_refuse("checkpoint failed: %s", strerror(-err));
+		return control_refuse("checkpoint failed: ", strerror(-err));
 	return json_pack("{s:b, s:I}", "ok", 1, "lsn", (json_int_t)c->node->ckpt_lsn);
 }
 
@@ -57,10 +56,9 @@ static json_t *control_shutdown(struct control *c)
 	uint64_t one = 1;
 
 	if (err == -EBUSY)
-		return control_refuse("%s is in use; close its files and leave its directories first",
-				      c->fs->mountpoint);
+		return control_refuse(c->fs->mountpoint, " is in use: close its files and leave its directories first");
 	if (err)
-		return control_refuse("cannot unmount: %s", strerror(-err));
+		return control_refuse("cannot unmount: ", strerror(-err));
 	io_write_full(c->shutdown_fd, &one, sizeof(one));
 	return json_pack("{s:b, s:i}", "ok", 1, "pid", (int)getpid());
 }
@@ -71,7 +69,7 @@ static json_t *control_serve(struct control *c, const char *line)
 	const char *cmd = json_string_value(json_object_get(request, "cmd"));
 
 	if (!cmd)
-		reply = control_refuse("%s", "the request is not a JSON object with a cmd");
+		reply = control_refuse("the request is not a JSON object with a cmd", "");
 	else if (strcmp(cmd, "status") == 0)
 		reply = status_json(c->node, c->fs);
 	else if (strcmp(cmd, "checkpoint") == 0)
@@ -79,7 +77,7 @@ static json_t *control_serve(struct control *c, const char *line)
 	else if (strcmp(cmd, "shutdown") == 0)
 		reply = control_shutdown(c);
 	else
-		reply = control_refuse("unknown command '%s'", cmd);
+		reply = control_refuse("unknown command ", cmd);
 	json_decref(request);
 	return reply;
 }
@@ -139,7 +137,7 @@ static void *control_conn_main(void *arg)
 	setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(conn->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	if (!control_peer_ok(conn->fd)) {
-		reply = control_refuse("%s", "only root and the daemon's user may ask");
+		reply = control_refuse("only root and the daemon's user may ask", "");
 		control_reply(conn->fd, reply);
 		json_decref(reply);
 	} else if (control_read_line(conn->fd, line, sizeof(line)) == 0) {

@@ -81,7 +81,7 @@ int control_call(const char *where, json_t *request, unsigned timeout_s, json_t 
 		 char *why, size_t why_cap)
 {
 	char volume[PATH_MAX];
-	int fd, err = mountpoint_volume(where, volume, why, why_cap);
+	int fd = -1, err = mountpoint_volume(where, volume, why, why_cap);
 
 	if (err)
 		return err;

@@ -263,7 +263,7 @@ int fs_serve(struct fs *fs)
 {
 	struct sigaction sa = { .sa_handler = fs_kicked }; /* no SA_RESTART: it ends a read */
 	unsigned wanted = fs->worker_count, i;
-	char name[16];
+	char name[24];
 
 	sigaction(FS_KICK_SIGNAL, &sa, NULL);
 	fs->served = true;

@@ -56,8 +56,8 @@ static void serve_say_recovered(struct serve *s)
 		return;
 	diag_info("%s: recovered: checkpoint %" PRIu64 " (LSN %" PRIu64 ", %" PRIu64 " ms), %" PRIu64
 		  " records replayed in %" PRIu64 " ms%s%s", n->vol->path, n->recovered.ckpt_number,
-		  n->recovered.ckpt_lsn, n->recovered.load_ns / NSEC_PER_MSEC, n->recovered.replayed,
-		  n->recovered.replay_ns / NSEC_PER_MSEC,
+		  n->recovered.ckpt_lsn, (uint64_t)(n->recovered.load_ns / NSEC_PER_MSEC),
+		  n->recovered.replayed, (uint64_t)(n->recovered.replay_ns / NSEC_PER_MSEC),
 		  n->recovered.torn_tail ? ", an unfinished record at the end dropped" : "",
 		  n->recovered.orphans ? ", unlinked files freed" : "");
 }
