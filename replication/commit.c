@@ -134,6 +134,7 @@ static void commit_fail(struct commit *c, struct commit_batch *b, int err)
 	pthread_mutex_lock(&c->lock);
 	first = !c->failed;
 	c->failed = true;
+	atomic_store_explicit(&c->room, 0, memory_order_relaxed); /* nothing is admitted any more */
 	commit_drain_locked(c, &done);
 	for (unsigned i = 0; b && i < b->count; i++)
 		cds_list_add_tail(&b->ops[i]->node, &done);
