@@ -296,21 +296,21 @@ int main(void)
 	TCase *away = tcase_create("away");
 	TCase *refuse = tcase_create("refuse");
 
-	tcase_set_timeout(live, 60);
+	tcase_set_timeout(live, 25);
 	tcase_add_loop_test(live, live_tcp, 1, 5);
 	tcase_add_loop_test(live, live_shm, 1, 5);
 	tcase_add_test(live, live_two_mirrors);
 	tcase_add_loop_test(live, live_protocols_a_b, 0, 2);
 	tcase_add_test(live, follows_over_many_pools);
 	suite_add_tcase(s, live);
-	tcase_set_timeout(away, 60);
+	tcase_set_timeout(away, 25);
 	tcase_add_loop_test(away, catches_up, 0, 2);
 	tcase_add_loop_test(away, restarts_under_load, 0, 2);
 	tcase_add_loop_test(away, resyncs, 0, 2);
 	tcase_add_test(away, resyncs_diverged_mirror);
 	tcase_add_test(away, waits_for_log_room);
 	suite_add_tcase(s, away);
-	tcase_set_timeout(refuse, 60);
+	tcase_set_timeout(refuse, 25);
 	tcase_add_test(refuse, refuses);
 	tcase_add_test(refuse, refuses_second_primary);
 	tcase_add_test(refuse, fails_below_min_mirrors);
