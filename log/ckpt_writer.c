@@ -371,8 +371,10 @@ static int run_choose(struct ckpt_writer *w, uint64_t first_seg)
 	if (first_seg < oldest || first_seg > w->seg.seg)
 		return -EINVAL;
 	skip = (uint32_t)(first_seg - oldest);
-	memmove(m->segs, m->segs + skip, (m->seg_count - skip) * sizeof(*m->segs));
-	m->seg_count -= skip;
+	if (skip > 0) {
+		m->seg_count -= skip;
+		memmove(m->segs, m->segs + skip, m->seg_count * sizeof(*m->segs));
+	}
 	m->info.first_seg = first_seg;
 	m->info.last_seg = w->seg.seg - 1;
 	m->info.bytes = 0;
