@@ -3,8 +3,9 @@
 #define KVFS_LOG_LOGDEV_H
 /*
  * The log-device seam: one append-only pool that can be rewound whole.
- * Real: logdev_pmemlog.c (libpmemlog). Fault injector: logdev_fault.c (wraps any other; fails or
- * tears the n-th append, rewind or sync, or stops the process there).
+ * Real: logdev_pmemlog.c (libpmemlog). Model medium in memory for tests: logdev_mem.c. Fault injector:
+ * logdev_fault.c (wraps either; fails or tears the n-th append, rewind or check, or stops the medium
+ * there as a crash would).
  * One writer at a time per device (the caller's lock); size and base may be read by any thread.
  */
 #include <stdbool.h>
@@ -38,14 +39,15 @@ struct logdev_ops {
 	/* Empties the pool, durably. -EIO. */
 	int (*rewind)(struct logdev *dev);
 
-	/* Reports a write error the medium raised since the last call: 0 or -EIO. May block. */
+	/* Reports a write error the medium raised since the last call: 0 or -EIO, and from then on
+	 * always -EIO. May block. Any thread. */
 	int (*check)(struct logdev *dev);
 
 	/* True where stores are made durable by cache flushes on persistent memory (DAX). */
 	bool (*is_pmem)(struct logdev *dev);
 
-	/* Tells the device that bytes below offset will rarely be read again; drops them from
-	 * this process's resident memory. Never fails. */
+	/* Tells the device that bytes below offset (at least the last 16 MiB below it) will rarely
+	 * be read again; drops them from this process's resident memory. Any thread. Never fails. */
 	void (*forget)(struct logdev *dev, uint64_t offset);
 
 	void (*close)(struct logdev *dev);

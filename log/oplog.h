@@ -47,6 +47,7 @@ int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_confi
  * Calls apply for each valid record with LSN > after_lsn in LSN order.
  * apply's non-zero return ends the walk and is returned.
  * -ENODATA: the log begins above after_lsn + 1 (*ret_missing_first/last say what is missing).
+ * -EBADMSG: a record that was valid at open no longer is. Before oplog_start, by one thread.
  */
 int oplog_replay(struct oplog *log, uint64_t after_lsn,
 		 int (*apply)(void *ctx, const struct record *r), void *ctx,
@@ -56,7 +57,7 @@ int oplog_replay(struct oplog *log, uint64_t after_lsn,
  * Makes the log ready for appends that begin at next_lsn. The active pool goes on when its tail is
  * clean and ends at next_lsn - 1; otherwise (empty, torn, or not contiguous) both pools are rewound
  * and pool 0 begins a new generation: the caller has a durable checkpoint at next_lsn - 1 then.
- * -EIO.
+ * -EIO; -EINVAL: next_lsn is 0 or epoch is below the log's.
  */
 int oplog_start(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
 
@@ -64,12 +65,14 @@ int oplog_start(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
  * Appends whole, sealed records (LSNs first_lsn .. first_lsn + count - 1, contiguous with the last
  * append) as one durable unit. -ENOSPC: the active pool is full and nothing was written (switch when
  * possible, else wait for a checkpoint); without urgent the reserve counts as full.
- * -EIO: the log is dead, no later append succeeds.
+ * -EIO: the log is dead, no later append succeeds. -EINVAL, nothing written: the first record's LSN is
+ * not the next, or its epoch is below the log's (recovery would stop there).
  */
 int oplog_append(struct oplog *log, const struct iovec *iov, int iovcnt, uint64_t first_lsn,
 		 uint32_t count, bool urgent);
 
-/* Begins the other pool. -EBUSY when no checkpoint covers it yet, -EIO. */
+/* Begins the other pool. -EBUSY when no checkpoint covers it yet, -EIO; -EINVAL: epoch below the log's.
+ * Waits for readers that are copying from that pool. */
 int oplog_switch(struct oplog *log, uint64_t epoch);
 
 /* Says that a durable checkpoint covers every record up to lsn. */
@@ -78,7 +81,8 @@ void oplog_covered(struct oplog *log, uint64_t lsn);
 /*
  * Copies whole records from from_lsn on into buf, as many as fit and exist.
  * -ESTALE: from_lsn was rewound (the reader needs a snapshot); -EAGAIN: not appended yet;
- * -EMSGSIZE: the next record alone is larger than cap (RECORD_BYTES_MAX always fits).
+ * -EMSGSIZE: the next record alone is larger than cap (RECORD_BYTES_MAX always fits); -EBADMSG: the
+ * bytes in the pool are damaged. Checksums are not checked again here.
  */
 int oplog_read(struct oplog *log, uint64_t from_lsn, void *buf, size_t cap,
 	       size_t *ret_len, uint64_t *ret_last_lsn);

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The real log device: a libpmemlog pool. The only file that knows this library (it is deprecated
+ * upstream).
+ *
+ * libpmemlog drops the result of msync(2), so on an ordinary file an append could return success with
+ * nothing on the medium. It leaves errno set then: when it is, the pool is fsynced through a descriptor
+ * of our own, whose writeback-error cursor nobody else moves, and that result counts.
+ *
+ * The library gives pools by path only: /proc/self/fd/N/name leads to the name in dirfd. It keeps an
+ * exclusive flock while a pool is open.
+ * Threads: one writer; used() is tracked here, so readers take no lock of the library.
+ */
+#include "log/logdev.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <libpmem.h>
+#include <libpmemlog.h>
+
+#define POOL_MODE 0600
+#define FORGET_WINDOW_BYTES (16ULL << 20)
+
+struct logdev {
+	PMEMlogpool *pool;
+	const void *base;
+	uint64_t capacity;
+	_Atomic uint64_t used; /* written by the writer; release, with acquire in used() */
+	int fd;                /* own descriptor: fsync and its error cursor */
+	bool pmem;
+	atomic_bool dead;      /* a write error was seen */
+};
+
+static int pool_path(int dirfd, const char *name, char path[PATH_MAX])
+{
+	int n = snprintf(path, PATH_MAX, "/proc/self/fd/%d/%s", dirfd, name);
+
+	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+/*
+ * Shutdown-state tracking asks the NVDIMM for its dirty-shutdown count, which virtual machines
+ * lack; pools made with it can't be opened there. The setting is the process's, so it is made
+ * before each create and open.
+ */
+static void sds_off(void)
+{
+	int off = 0;
+
+	if (pmemlog_ctl_set(NULL, "sds.at_create", &off) != 0)
+		setenv("PMEMLOG_CONF", "sds.at_create=0", 0);
+}
+
+/* The pool file and its name are on the medium. */
+static int pool_make_durable(int dirfd, const char *name)
+{
+	int rc = 0, fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (fsync(fd) != 0 || fsync(dirfd) != 0)
+		rc = -errno;
+	close(fd);
+	return rc;
+}
+
+static int create_errno(int err)
+{
+	switch (err) {
+	case EEXIST:
+	case EINVAL:
+	case ENOENT:
+	case EACCES:
+	case EROFS:
+		return -err;
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+		return -ENOSPC;
+	default:
+		return -EIO;
+	}
+}
+
+static int pmemlog_dev_create(int dirfd, const char *name, uint64_t size_bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	char path[PATH_MAX];
+	PMEMlogpool *pool;
+	struct stat st;
+	int rc = pool_path(dirfd, name, path);
+
+	if (rc != 0)
+		return rc;
+	size_bytes -= size_bytes % page;
+	if (size_bytes < PMEMLOG_MIN_POOL)
+		return -EINVAL;
+	/* Asked first, so that what a failed create leaves is ours to remove. */
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	sds_off();
+	pool = pmemlog_create(path, size_bytes, POOL_MODE);
+	if (pool == NULL) {
+		rc = create_errno(errno);
+		if (rc != -EEXIST)
+			unlinkat(dirfd, name, 0);
+		return rc;
+	}
+	pmemlog_close(pool);
+	rc = pool_make_durable(dirfd, name);
+	if (rc != 0)
+		unlinkat(dirfd, name, 0);
+	return rc == -ENOSPC ? rc : rc != 0 ? -EIO : 0;
+}
+
+static int base_cb(const void *buf, size_t len, void *arg)
+{
+	(void)len;
+	*(const void **)arg = buf;
+	return 0;
+}
+
+static int open_errno(int err)
+{
+	switch (err) {
+	case ENOENT:
+	case EACCES:
+	case EROFS:
+	case ENOMEM:
+		return -err;
+	case EAGAIN: /* the library's flock */
+	case EBUSY:
+		return -EBUSY;
+	case EINVAL:
+	case ENOTSUP:
+		return -EBADMSG;
+	default:
+		return -EIO;
+	}
+}
+
+/* The library tells neither whether it flushes or msyncs: it asks libpmem the same question. */
+static bool file_is_dax(int fd, const void *base, uint64_t len)
+{
+	struct statx stx;
+
+	if (!pmem_is_pmem(base, len))
+		return false;
+	/* PMEM_IS_PMEM_FORCE makes libpmem say yes to anything. */
+	return statx(fd, "", AT_EMPTY_PATH, 0, &stx) == 0 && (stx.stx_attributes & STATX_ATTR_DAX);
+}
+
+static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev)
+{
+	char path[PATH_MAX];
+	struct logdev *dev;
+	struct stat st;
+	int rc = pool_path(dirfd, name, path);
+
+	if (rc != 0)
+		return rc;
+	dev = calloc(1, sizeof(*dev));
+	if (dev == NULL)
+		return -ENOMEM;
+	dev->fd = openat(dirfd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (dev->fd < 0) {
+		rc = open_errno(errno);
+		goto free_dev;
+	}
+	/* The library's message for these is "invalid argument" or worse; it also maps what is no file. */
+	if (fstat(dev->fd, &st) != 0 || !S_ISREG(st.st_mode) ||
+	    st.st_size < (off_t)PMEMLOG_MIN_POOL) {
+		rc = -EBADMSG;
+		goto close_fd;
+	}
+	sds_off();
+	dev->pool = pmemlog_open(path);
+	if (dev->pool == NULL) {
+		rc = open_errno(errno);
+		goto close_fd;
+	}
+	pmemlog_walk(dev->pool, 0, base_cb, &dev->base);
+	dev->capacity = pmemlog_nbyte(dev->pool);
+	atomic_init(&dev->used, (uint64_t)pmemlog_tell(dev->pool));
+	dev->pmem = file_is_dax(dev->fd, dev->base, dev->capacity);
+	*ret_dev = dev;
+	return 0;
+
+close_fd:
+	close(dev->fd);
+free_dev:
+	free(dev);
+	return rc;
+}
+
+/* A write error since the last call, asked of the medium. */
+static int pmemlog_dev_check(struct logdev *dev)
+{
+	if (!atomic_load_explicit(&dev->dead, memory_order_relaxed) && fsync(dev->fd) != 0)
+		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
+	return atomic_load_explicit(&dev->dead, memory_order_relaxed) ? -EIO : 0;
+}
+
+static int pmemlog_dev_append(struct logdev *dev, const struct iovec *iov, int iovcnt)
+{
+	uint64_t used = atomic_load_explicit(&dev->used, memory_order_relaxed), bytes = 0;
+	int i;
+
+	assert(iovcnt > 0);
+	if (atomic_load_explicit(&dev->dead, memory_order_relaxed))
+		return -EIO;
+	for (i = 0; i < iovcnt; i++)
+		bytes += iov[i].iov_len;
+	if (bytes > dev->capacity - used)
+		return -ENOSPC; /* asked here: the library formats an error text first */
+	errno = 0;
+	if (pmemlog_appendv(dev->pool, iov, iovcnt) != 0) {
+		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
+		return -EIO;
+	}
+	if (errno != 0 && pmemlog_dev_check(dev) != 0)
+		return -EIO;
+	atomic_store_explicit(&dev->used, used + bytes, memory_order_release);
+	return 0;
+}
+
+static int pmemlog_dev_rewind(struct logdev *dev)
+{
+	if (atomic_load_explicit(&dev->dead, memory_order_relaxed))
+		return -EIO;
+	errno = 0;
+	pmemlog_rewind(dev->pool);
+	if ((errno != 0 && pmemlog_dev_check(dev) != 0) || pmemlog_tell(dev->pool) != 0) {
+		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
+		return -EIO;
+	}
+	atomic_store_explicit(&dev->used, 0, memory_order_release);
+	return 0;
+}
+
+static const void *pmemlog_dev_base(struct logdev *dev)
+{
+	return dev->base;
+}
+
+static uint64_t pmemlog_dev_used(struct logdev *dev)
+{
+	return atomic_load_explicit(&dev->used, memory_order_acquire);
+}
+
+static uint64_t pmemlog_dev_capacity(struct logdev *dev)
+{
+	return dev->capacity;
+}
+
+static bool pmemlog_dev_is_pmem(struct logdev *dev)
+{
+	return dev->pmem;
+}
+
+/*
+ * The mapping is MAP_SHARED, so this only unmaps pages: their contents, dirty or not, stay in the page
+ * cache. Only the last FORGET_WINDOW_BYTES below offset, so that frequent calls stay cheap. On pmem there
+ * is no page cache and nothing to save.
+ */
+static void pmemlog_dev_forget(struct logdev *dev, uint64_t offset)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t begin = (uintptr_t)dev->base, end;
+
+	if (dev->pmem)
+		return;
+	if (offset > dev->capacity)
+		offset = dev->capacity;
+	end = (begin + offset) & ~(page - 1);
+	if (offset > FORGET_WINDOW_BYTES)
+		begin += offset - FORGET_WINDOW_BYTES;
+	begin = (begin + page - 1) & ~(page - 1);
+	if (begin < end)
+		(void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+static void pmemlog_dev_close(struct logdev *dev)
+{
+	if (dev == NULL)
+		return;
+	pmemlog_close(dev->pool);
+	close(dev->fd);
+	free(dev);
+}
+
+const struct logdev_ops logdev_pmemlog_ops = {
+	.name = "pmemlog",
+	.create = pmemlog_dev_create,
+	.open = pmemlog_dev_open,
+	.append = pmemlog_dev_append,
+	.base = pmemlog_dev_base,
+	.used = pmemlog_dev_used,
+	.capacity = pmemlog_dev_capacity,
+	.rewind = pmemlog_dev_rewind,
+	.check = pmemlog_dev_check,
+	.is_pmem = pmemlog_dev_is_pmem,
+	.forget = pmemlog_dev_forget,
+	.close = pmemlog_dev_close,
+};

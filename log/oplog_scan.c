@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the pools hold when the log is opened. Runs before anyone else knows the log: no locks.
+ *
+ * Begin of a pool: rewind, append of the generation record, then records. A crash leaves, in this order:
+ *   before the rewind          both pools as they were; the older is wholly covered by a checkpoint
+ *   after it                   an empty pool; the other goes on being the newest
+ *   in the generation record   at most OPLOG_GENERATION_BYTES, invalid or those of the pool's former life:
+ *                              no record was in it yet, so it counts as empty
+ *   after it                   a new, empty newest pool whose base is the older's last LSN + 1
+ *   in an append               an invalid tail of the newest pool; nothing of it was acknowledged
+ * Anything else is damage: a longer pool without its generation record, or pools that don't meet, and
+ * that is reported, not mended.
+ */
+#include "log/oplog_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void oplog_pool_mark(struct oplog_pool *p, uint64_t lsn, uint64_t offset)
+{
+	struct oplog_mark *last = p->mark_count > 0 ? &p->marks[p->mark_count - 1] : NULL;
+
+	if (last != NULL && offset - last->offset < OPLOG_MARK_BYTES &&
+	    lsn - last->lsn < OPLOG_MARK_RECORDS)
+		return;
+	if (p->mark_count == p->mark_capacity) {
+		size_t capacity = p->mark_capacity > 0 ? 2 * p->mark_capacity : 256;
+		struct oplog_mark *grown = realloc(p->marks, capacity * sizeof(*grown));
+
+		if (grown == NULL)
+			return;
+		p->marks = grown;
+		p->mark_capacity = capacity;
+	}
+	p->marks[p->mark_count++] = (struct oplog_mark){ .lsn = lsn, .offset = offset };
+}
+
+struct oplog_mark oplog_pool_find(const struct oplog_pool *p, uint64_t lsn)
+{
+	struct oplog_mark found = { .lsn = p->base_lsn, .offset = OPLOG_GENERATION_BYTES };
+	size_t low = 0, high = p->mark_count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (p->marks[mid].lsn <= lsn) {
+			found = p->marks[mid];
+			low = mid + 1;
+		} else {
+			high = mid;
+		}
+	}
+	return found;
+}
+
+static int check_generation(const struct oplog_config *cfg, const struct record *r,
+			    const char **ret_why)
+{
+	if (memcmp(r->u.generation.uuid, cfg->uuid, sizeof(cfg->uuid)) != 0) {
+		*ret_why = "a log pool belongs to another volume";
+		return -EBADMSG;
+	}
+	if (r->u.generation.node_id != cfg->node_id) {
+		*ret_why = "a log pool belongs to another node of this volume";
+		return -EBADMSG;
+	}
+	if (r->u.generation.format_version != cfg->format_version) {
+		*ret_why = "a log pool has another format version";
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+/* Records from the generation record on, up to the first that doesn't continue the log. */
+static void scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uint64_t stored)
+{
+	uint64_t forgot = 0;
+	struct record r;
+	size_t bytes;
+
+	while (p->used < stored) {
+		if (record_decode(p->base + p->used, stored - p->used, &r, &bytes) != 0 ||
+		    r.opcode == RECORD_GENERATION || r.lsn != p->last_lsn + 1 ||
+		    r.epoch < p->epoch) {
+			p->torn = true;
+			break;
+		}
+		oplog_pool_mark(p, r.lsn, p->used);
+		p->last_lsn = r.lsn;
+		p->epoch = r.epoch;
+		p->used += bytes;
+		if (p->used - forgot >= OPLOG_FORGET_BYTES) {
+			ops->forget(p->dev, p->used);
+			forgot = p->used;
+		}
+	}
+	ops->forget(p->dev, p->used);
+}
+
+int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
+		    struct oplog_pool *p, const char **ret_why)
+{
+	uint64_t stored = ops->used(p->dev);
+	struct record r;
+	size_t bytes;
+	int rc;
+
+	p->base = ops->base(p->dev);
+	p->capacity = ops->capacity(p->dev);
+	if (stored == 0)
+		return 0;
+	rc = record_decode(p->base, stored, &r, &bytes);
+	if (rc != 0 || r.opcode != RECORD_GENERATION) {
+		if (stored <= OPLOG_GENERATION_BYTES)
+			return 0; /* torn as it was written: see above */
+		*ret_why = "the generation record of a log pool is damaged";
+		return -EBADMSG;
+	}
+	rc = check_generation(cfg, &r, ret_why);
+	if (rc != 0)
+		return rc;
+	p->generation = r.u.generation.generation;
+	p->base_lsn = r.lsn;
+	p->last_lsn = r.lsn - 1;
+	p->epoch = r.epoch;
+	p->used = bytes;
+	scan_records(ops, p, stored);
+	return 0;
+}
+
+int oplog_pools_order(struct oplog *log, const char **ret_why)
+{
+	struct oplog_pool *old, *cur;
+
+	log->active = log->pools[1].generation > log->pools[0].generation;
+	cur = oplog_active(log);
+	old = oplog_other(log);
+	log->generation = cur->generation;
+	if (old->generation == 0)
+		return 0;
+	if (old->generation == cur->generation) {
+		*ret_why = "both log pools have the same generation";
+		return -EBADMSG;
+	}
+	if (!oplog_pool_has_records(old) && !old->torn) {
+		/* Nothing in it to lose: it may be a former life's generation record come back. */
+		old->generation = 0;
+		old->used = 0;
+		return 0;
+	}
+	if (old->last_lsn + 1 < cur->base_lsn) {
+		*ret_why = old->torn ? "the older log pool has damaged records before the newer begins"
+				     : "records between the two log pools are missing";
+		return -EBADMSG;
+	}
+	if (old->last_lsn + 1 > cur->base_lsn) {
+		*ret_why = "the two log pools overlap";
+		return -EBADMSG;
+	}
+	if (cur->epoch < old->epoch) {
+		*ret_why = "the newer log pool has an older epoch";
+		return -EBADMSG;
+	}
+	return 0;
+}
