@@ -294,7 +294,9 @@ int link_session_run(struct link *l, int fd)
 	int err;
 
 	link_set_state(l, LINK_HANDSHAKE);
-	l->tops = transport_for(l->addr.kind);
+	l->tops = l->primary->cfg.transport;
+	if (!l->tops)
+		l->tops = transport_for(l->addr.kind);
 	if (!l->tops)
 		return link_fail(l, -ENOTSUP, "this build has no such transport");
 	err = session_handshake(l, fd);

@@ -14,6 +14,7 @@
 #include "replication/addr.h"
 
 struct mirror;
+struct transport_ops;
 
 struct mirror_ops {
 	/* Executes a record (LSN order). An error means divergence: the mirror stops and says so. */
@@ -43,6 +44,7 @@ struct mirror_config {
 	unsigned lanes_max, poll_us;
 	const struct addr *listen;
 	unsigned listen_count;
+	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */
 };
 
 int mirror_create(struct oplog *log, struct ckpt *ckpt, const struct mirror_config *cfg,

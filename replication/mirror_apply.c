@@ -45,7 +45,8 @@ static int mirror_append(struct mirror *m)
 
 	if (err != -ENOSPC)
 		return err;
-	err = oplog_switch(m->log, m->run_epoch);
+	/* not the run's last epoch: the log takes no record of an older one than its pool begins with */
+	err = oplog_switch(m->log, run->records[0].epoch);
 	if (err)
 		return err == -EBUSY ? -ENOSPC : err;
 	m->wanted_pool = 0;

@@ -65,6 +65,19 @@ static int mirror_refuse(struct mirror *m, struct mirror_caller *c, enum repl_re
 	return mirror_fail(m, err, "refused %s: %s", c->peer, text);
 }
 
+static enum addr_kind mirror_transport_kind(enum repl_transport t)
+{
+	switch (t) {
+	case REPL_TRANSPORT_SHM:
+		return ADDR_SHM;
+	case REPL_TRANSPORT_VERBS:
+		return ADDR_VERBS;
+	case REPL_TRANSPORT_TCP:
+		break;
+	}
+	return ADDR_TCP;
+}
+
 /* Takes the caller or refuses it; promises its epoch first where that is new. */
 static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 {
@@ -74,9 +87,7 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 
 	if (m->stopped)
 		return mirror_refuse(m, c, REPL_REFUSE_FAILED, -EIO, "the mirror has stopped");
-	m->tops = transport_for(j->transport == REPL_TRANSPORT_SHM     ? ADDR_SHM :
-				j->transport == REPL_TRANSPORT_VERBS ? ADDR_VERBS :
-								       ADDR_TCP);
+	m->tops = m->cfg.transport ? m->cfg.transport : transport_for(mirror_transport_kind(j->transport));
 	if (!m->tops)
 		return mirror_refuse(m, c, REPL_REFUSE_TRANSPORT, -ENOTSUP,
 				     "this mirror has no such transport");

@@ -16,6 +16,7 @@
 #include "replication/commit.h"
 
 struct primary;
+struct transport_ops;
 
 enum link_state { LINK_DOWN, LINK_DIALING, LINK_HANDSHAKE, LINK_RESYNC, LINK_CATCHUP, LINK_LIVE, LINK_REFUSED };
 
@@ -29,6 +30,7 @@ struct primary_config {
 	uint64_t timeout_ns;         /* a live mirror silent for half of it falls out */
 	const struct addr *mirrors;
 	unsigned mirror_count;
+	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */
 	/* Makes a fresh checkpoint if the newest is not reached by the log; blocks. For resync. */
 	int (*checkpoint)(void *ctx);
 	void *ctx;

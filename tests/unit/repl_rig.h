@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_TESTS_REPL_RIG_H
+#define KVFS_TESTS_REPL_RIG_H
+/*
+ * A primary and mirrors in one process: real logs and checkpoint files in a temporary directory, and for a store a
+ * table of one checksum a record. What record lsn holds follows from lsn and the rig's seed.
+ */
+#include "common/clock.h"
+#include "common/crc32c.h"
+#include "common/thread.h"
+#include "log/ckpt.h"
+#include "log/oplog.h"
+#include "replication/mirror.h"
+#include "replication/primary.h"
+#include "replication/transport.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RIG_RECORDS_MAX 40000
+#define RIG_DATA_MAX 6000
+#define RIG_LOG_BYTES (16ULL << 20)
+#define RIG_TIMEOUT_NS (4 * NSEC_PER_SEC)
+#define RIG_WAIT_NS (20 * NSEC_PER_SEC)
+
+static const uint8_t rig_uuid[16] = "volume of test 1";
+static const uint8_t rig_key[32] = "the key of volume of test number";
+
+/* One node's log, checkpoints and store. */
+struct rig_node {
+	char path[300];
+	int dirfd;
+	struct oplog *log;
+	struct ckpt *ckpt;
+	pthread_mutex_t lock;              /* ckpt writing, sums */
+	uint32_t sums[RIG_RECORDS_MAX];    /* lock; of lsn: 0 never written */
+	uint64_t last_lsn;                 /* lock */
+	uint64_t epoch;
+	uint64_t promised;                 /* kv-mirror's */
+	_Atomic unsigned checkpoints, resyncs;
+	atomic_bool want_checkpoint;
+	atomic_bool no_checkpoints;        /* want_checkpoint is not heard */
+	struct mirror *mirror;
+	struct commit *commit;
+	struct primary *primary;
+	struct addr listen;
+	uint32_t node_id;
+};
+
+static inline void rig_node_open(struct rig_node *n, const char *dir, const char *name, uint32_t node_id)
+{
+	struct oplog_config cfg = { .node_id = node_id, .format_version = 1 };
+	struct oplog_range range;
+	const char *why = "";
+
+	memset(n, 0, sizeof(*n));
+	snprintf(n->path, sizeof(n->path), "%s/%s", dir, name);
+	ck_assert_int_eq(mkdir(n->path, 0700), 0);
+	n->dirfd = open(n->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	n->node_id = node_id;
+	n->epoch = n->promised = 1;
+	pthread_mutex_init(&n->lock, NULL);
+	memcpy(cfg.uuid, rig_uuid, 16);
+	ck_assert_int_eq(oplog_create(&logdev_pmemlog_ops, n->dirfd, RIG_LOG_BYTES), 0);
+	ck_assert_int_eq(oplog_open(&logdev_pmemlog_ops, n->dirfd, &cfg, &n->log, &range, &why), 0);
+	ck_assert_int_eq(oplog_start(n->log, 1, 1), 0);
+	ck_assert_int_eq(ckpt_open(n->dirfd, true, rig_uuid, &n->ckpt), 0);
+}
+
+static inline void rig_node_close(struct rig_node *n)
+{
+	primary_destroy(n->primary);
+	commit_destroy(n->commit);
+	mirror_destroy(n->mirror);
+	oplog_close(n->log);
+	ckpt_close(n->ckpt);
+	close(n->dirfd);
+	pthread_mutex_destroy(&n->lock);
+}
+
+/* Writes the sums up to last_lsn as a checkpoint and lets the log go that far. */
+static inline int rig_checkpoint(void *ctx)
+{
+	struct rig_node *n = ctx;
+	struct iovec iov = { n->sums, sizeof(n->sums) };
+	struct ckpt_writer *w;
+	struct ckpt_info info;
+	uint64_t seg, lsn;
+	uint32_t bytes;
+	int err;
+
+	pthread_mutex_lock(&n->lock);
+	lsn = n->last_lsn;
+	/* the primary's store runs ahead of its log */
+	err = n->commit ? commit_wait_durable(n->commit, lsn, RIG_WAIT_NS) : 0;
+	if (!err)
+		err = ckpt_begin(n->ckpt, lsn, n->epoch, &w);
+	if (!err) {
+		err = ckpt_writer_add(w, 1, &iov, 1, &seg, &bytes);
+		if (err)
+			ckpt_abort(w);
+		else
+			err = ckpt_commit(w, 0, lsn, &info);
+	}
+	pthread_mutex_unlock(&n->lock);
+	if (!err)
+		oplog_covered(n->log, lsn);
+	if (n->commit)
+		commit_checkpoint_done(n->commit, err);
+	n->checkpoints++;
+	return err;
+}
+
+static inline int rig_apply(void *ctx, const struct record *r)
+{
+	struct rig_node *n = ctx;
+	int err = 0;
+
+	pthread_mutex_lock(&n->lock);
+	if (r->lsn != n->last_lsn + 1 || r->lsn >= RIG_RECORDS_MAX)
+		err = -EINVAL;
+	else
+		n->sums[r->lsn] = crc32c(1, r->data, r->data_len);
+	n->last_lsn = r->lsn;
+	n->epoch = r->epoch;
+	pthread_mutex_unlock(&n->lock);
+	return err;
+}
+
+static inline void rig_mirror_want(void *ctx)
+{
+	struct rig_node *n = ctx;
+
+	if (!n->no_checkpoints)
+		ck_assert_int_eq(rig_checkpoint(n), 0);
+}
+
+static inline int rig_resync_begin(void *ctx)
+{
+	struct rig_node *n = ctx;
+
+	n->resyncs++;
+	pthread_mutex_lock(&n->lock);
+	memset(n->sums, 0, sizeof(n->sums));
+	n->last_lsn = 0;
+	pthread_mutex_unlock(&n->lock);
+	return ckpt_wipe(n->ckpt);
+}
+
+static inline int rig_image_item(void *ctx, uint64_t seg, uint8_t type, const void *data, size_t len)
+{
+	struct rig_node *n = ctx;
+
+	(void)seg;
+	(void)type;
+	if (len != sizeof(n->sums))
+		return -EBADMSG;
+	memcpy(n->sums, data, len);
+	return 0;
+}
+
+static inline int rig_resync_install(void *ctx, uint64_t *ret_lsn)
+{
+	static const struct ckpt_read_ops ops = { .item = rig_image_item };
+	struct rig_node *n = ctx;
+	struct ckpt_info infos[2];
+	int err = ckpt_list(n->ckpt, infos) == 1 ? 0 : -ENOENT;
+
+	pthread_mutex_lock(&n->lock);
+	if (!err)
+		err = ckpt_read(n->ckpt, &infos[0], &ops, n, NULL);
+	if (!err)
+		n->last_lsn = infos[0].lsn;
+	pthread_mutex_unlock(&n->lock);
+	if (!err)
+		err = oplog_start(n->log, infos[0].lsn + 1, infos[0].epoch);
+	if (!err)
+		*ret_lsn = infos[0].lsn;
+	return err;
+}
+
+static inline int rig_promise(void *ctx, uint64_t epoch)
+{
+	struct rig_node *n = ctx;
+
+	ck_assert_uint_gt(epoch, n->promised);
+	n->promised = epoch;
+	return 0;
+}
+
+static const struct mirror_ops rig_mirror_ops = {
+	.apply = rig_apply,
+	.want_checkpoint = rig_mirror_want,
+	.resync_begin = rig_resync_begin,
+	.resync_install = rig_resync_install,
+	.promise_epoch = rig_promise,
+};
+
+static inline struct mirror_config rig_mirror_config(struct rig_node *n)
+{
+	struct mirror_config cfg = {
+		.node_id = n->node_id,
+		.promised_epoch = n->promised,
+		.last_lsn = n->last_lsn,
+		.arena_bytes = 1 << 30,
+		.ring_bytes = 4 << 20,
+		.lanes_max = 4,
+		.listen = &n->listen,
+		.listen_count = 1,
+	};
+
+	memcpy(cfg.uuid, rig_uuid, 16);
+	memcpy(cfg.key, rig_key, 32);
+	return cfg;
+}
+
+static inline void rig_mirror_start_with(struct rig_node *n, const struct mirror_config *cfg)
+{
+	struct mirror_stats s;
+	const char *why = "";
+	int err = mirror_create(n->log, n->ckpt, cfg, &rig_mirror_ops, n, &n->mirror, &why);
+
+	ck_assert_msg(err == 0, "mirror: %s: %s", strerror(-err), why);
+	mirror_stats(n->mirror, &s);
+	if (n->listen.kind != ADDR_SHM)
+		n->listen.port = s.listen_port; /* the same again after a restart */
+}
+
+static inline void rig_mirror_start(struct rig_node *n, const struct transport_ops *transport)
+{
+	struct mirror_config cfg = rig_mirror_config(n);
+
+	cfg.transport = transport;
+	rig_mirror_start_with(n, &cfg);
+}
+
+static inline void rig_mirror_stop(struct rig_node *n)
+{
+	mirror_destroy(n->mirror);
+	n->mirror = NULL;
+}
+
+/* The primary. */
+static inline void rig_want(void *ctx)
+{
+	struct rig_node *n = ctx;
+
+	n->want_checkpoint = true;
+}
+
+static inline struct primary_config rig_primary_config(struct rig_node *n, const struct addr *mirrors,
+							unsigned count, unsigned lanes)
+{
+	struct primary_config cfg = {
+		.node_id = n->node_id,
+		.epoch = n->epoch,
+		.arena_bytes = 1 << 30,
+		.lanes = lanes,
+		.timeout_ns = RIG_TIMEOUT_NS,
+		.mirrors = mirrors,
+		.mirror_count = count,
+		.checkpoint = rig_checkpoint,
+		.ctx = n,
+	};
+
+	memcpy(cfg.uuid, rig_uuid, 16);
+	memcpy(cfg.key, rig_key, 32);
+	return cfg;
+}
+
+static inline void rig_commit_start(struct rig_node *n, enum commit_protocol protocol, unsigned min_mirrors,
+				    uint64_t timeout_ns)
+{
+	struct commit_config cfg = {
+		.protocol = protocol,
+		.min_mirrors = min_mirrors,
+		.timeout_ns = timeout_ns,
+		.epoch = n->epoch,
+		.next_lsn = n->last_lsn + 1,
+		.want_checkpoint = rig_want,
+		.ctx = n,
+	};
+
+	ck_assert_int_eq(commit_create(n->log, &cfg, &n->commit), 0);
+}
+
+static inline void rig_primary_stop(struct rig_node *n)
+{
+	primary_destroy(n->primary);
+	commit_destroy(n->commit);
+	n->primary = NULL;
+	n->commit = NULL;
+}
+
+/* Writing. */
+struct rig_op {
+	struct op op;
+	uint8_t head[256];
+	uint8_t data[RIG_DATA_MAX];
+	_Atomic unsigned *done, *failed;
+	_Atomic unsigned *freed;
+};
+
+static inline void rig_op_complete(struct op *op, int err)
+{
+	struct rig_op *r = caa_container_of(op, struct rig_op, op);
+
+	if (err)
+		(*r->failed)++;
+	(*r->done)++;
+}
+
+static inline void rig_op_release(struct op *op)
+{
+	struct rig_op *r = caa_container_of(op, struct rig_op, op);
+	_Atomic unsigned *freed = r->freed;
+
+	free(r);
+	(*freed)++;
+}
+
+static const struct op_ops rig_op_ops = { .complete = rig_op_complete, .release = rig_op_release };
+
+static inline size_t rig_data(uint64_t lsn, uint64_t seed, uint8_t *out)
+{
+	uint64_t x = (lsn + seed * 1000003) * 0x9E3779B97F4A7C15ULL;
+	size_t len = lsn % 7 == 0 ? x % RIG_DATA_MAX : x % 200;
+
+	for (size_t i = 0; i < len; i++)
+		out[i] = (uint8_t)(x >> (i % 8 * 8)) ^ (uint8_t)i;
+	return len;
+}
+
+static inline void rig_write(struct rig_node *n, uint64_t seed, _Atomic unsigned *done,
+			     _Atomic unsigned *failed, _Atomic unsigned *freed)
+{
+	struct rig_op *r = calloc(1, sizeof(*r));
+	struct record rec = { .opcode = RECORD_WRITE, .ino = 2, .gen = 1 };
+	uint32_t crc;
+
+	r->done = done;
+	r->failed = failed;
+	r->freed = freed;
+	r->op.ops = &rig_op_ops;
+	r->op.head = r->head;
+	r->op.deadline_ns = clock_mono_ns() + RIG_TIMEOUT_NS;
+	pthread_mutex_lock(&n->lock);
+	r->op.lsn = commit_next_lsn(n->commit);
+	ck_assert_uint_lt(r->op.lsn, RIG_RECORDS_MAX);
+	rec.data = r->data;
+	rec.data_len = (uint32_t)rig_data(r->op.lsn, seed, r->data);
+	crc = crc32c(0, r->data, rec.data_len);
+	r->op.head_len = (uint32_t)record_head_bytes(&rec);
+	record_encode_head(&rec, r->head);
+	record_seal(r->head, r->op.head_len, r->op.lsn, commit_epoch(n->commit), crc, rec.data_len);
+	r->op.data_len = rec.data_len;
+	r->op.data_iovcnt = rec.data_len ? 1 : 0;
+	r->op.data[0] = (struct iovec){ r->data, rec.data_len };
+	n->sums[r->op.lsn] = crc32c(1, r->data, rec.data_len);
+	n->last_lsn = r->op.lsn;
+	commit_enqueue(n->commit, &r->op);
+	pthread_mutex_unlock(&n->lock);
+	commit_drive(n->commit);
+}
+
+struct rig_writer {
+	struct rig_node *n;
+	unsigned count, depth;
+	uint64_t seed;
+	pthread_t thread;
+	_Atomic unsigned done, failed, freed;
+};
+
+static inline void *rig_writer_main(void *arg)
+{
+	struct rig_writer *w = arg;
+	uint64_t deadline = clock_mono_ns() + 2 * RIG_WAIT_NS;
+
+	for (unsigned i = 0; i < w->count; i++) {
+		while (i - w->done >= w->depth) {
+			ck_assert_msg(clock_mono_ns() < deadline, "writes hang: %u of %u", w->done, w->count);
+			sched_yield();
+		}
+		if (atomic_exchange(&w->n->want_checkpoint, false))
+			ck_assert_int_eq(rig_checkpoint(w->n), 0);
+		rig_write(w->n, w->seed, &w->done, &w->failed, &w->freed);
+	}
+	while (w->freed < w->count) {
+		ck_assert_msg(clock_mono_ns() < deadline, "writes hang: %u of %u", w->done, w->count);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* Writes count records from each of two threads, each with up to depth outstanding. Returns how many failed. */
+static inline unsigned rig_write_many(struct rig_node *n, unsigned count, unsigned depth, uint64_t seed)
+{
+	struct rig_writer w[2] = { 0 };
+
+	for (int i = 0; i < 2; i++) {
+		w[i].n = n;
+		w[i].count = count;
+		w[i].depth = depth;
+		w[i].seed = seed;
+		ck_assert_int_eq(thread_start(&w[i].thread, "writer", rig_writer_main, &w[i]), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(w[i].thread, NULL);
+	return w[0].failed + w[1].failed;
+}
+
+/* Waits until mirror m has applied all that p wrote, and compares. */
+static inline void rig_expect_same(struct rig_node *p, struct rig_node *m)
+{
+	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
+	struct mirror_stats s;
+
+	do {
+		mirror_stats(m->mirror, &s);
+		ck_assert_msg(clock_mono_ns() < deadline, "mirror is at %lu (%s), primary at %lu",
+			      s.applied_lsn, s.last_error, p->last_lsn);
+		usleep(200);
+	} while (s.applied_lsn < p->last_lsn);
+	ck_assert(!s.failed);
+	pthread_mutex_lock(&m->lock);
+	ck_assert_uint_eq(m->last_lsn, p->last_lsn);
+	ck_assert_uint_eq(oplog_last_lsn(m->log), p->last_lsn);
+	ck_assert_int_eq(memcmp(m->sums, p->sums, sizeof(m->sums)), 0);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* The rig: one primary, up to two mirrors. */
+struct rig {
+	char dir[200];
+	struct rig_node p, m[2];
+};
+
+static inline void rig_open(struct rig *r, enum addr_kind kind)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(r->dir, sizeof(r->dir), "%s/kvfs-repl-XXXXXX", tmp ? tmp : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(r->dir));
+	rig_node_open(&r->p, r->dir, "p", 1);
+	for (int i = 0; i < 2; i++) {
+		struct rig_node *m = &r->m[i];
+
+		rig_node_open(m, r->dir, i ? "m1" : "m0", 2 + (uint32_t)i);
+		m->listen.kind = kind;
+		if (kind == ADDR_SHM)
+			snprintf(m->listen.host, sizeof(m->listen.host), "%s/m%d.sock", r->dir, i);
+		else
+			snprintf(m->listen.host, sizeof(m->listen.host), "127.0.0.1");
+	}
+}
+
+static inline int rig_remove(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(path);
+}
+
+static inline void rig_close(struct rig *r)
+{
+	rig_node_close(&r->p);
+	rig_node_close(&r->m[0]);
+	rig_node_close(&r->m[1]);
+	nftw(r->dir, rig_remove, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline void rig_primary_start_with(struct rig *r, const struct primary_config *cfg)
+{
+	ck_assert_int_eq(primary_create(r->p.commit, r->p.log, r->p.ckpt, cfg, &r->p.primary), 0);
+}
+
+static inline void rig_primary_start(struct rig *r, unsigned mirrors, unsigned lanes,
+				     const struct transport_ops *transport)
+{
+	struct addr addrs[2] = { r->m[0].listen, r->m[1].listen };
+	struct primary_config cfg = rig_primary_config(&r->p, addrs, mirrors, lanes);
+
+	cfg.transport = transport;
+	rig_primary_start_with(r, &cfg);
+}
+
+static inline void rig_wait_live(struct rig *r, unsigned n)
+{
+	const char *why = "";
+	int err = primary_wait_live(r->p.primary, n, RIG_WAIT_NS, &why);
+
+	ck_assert_msg(err == 0, "not live: %s: %s", strerror(-err), why);
+}
+
+#endif

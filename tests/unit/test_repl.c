@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Primary and mirrors together, over tcp and shm: live, catch-up, resync, refusals. */
+#include "tests/unit/repl_rig.h"
+#include "tests/unit/unit_main.h"
+
+static struct rig rig;
+
+static void run_live(enum addr_kind kind, unsigned mirrors, unsigned lanes, enum commit_protocol protocol)
+{
+	rig_open(&rig, kind);
+	rig_commit_start(&rig.p, protocol, mirrors, RIG_TIMEOUT_NS);
+	for (unsigned i = 0; i < mirrors; i++)
+		rig_mirror_start(&rig.m[i], NULL);
+	rig_primary_start(&rig, mirrors, lanes, NULL);
+	rig_wait_live(&rig, mirrors);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 1500, 16, 0), 0);
+	for (unsigned i = 0; i < mirrors; i++)
+		rig_expect_same(&rig.p, &rig.m[i]);
+	rig_close(&rig);
+}
+
+START_TEST(live_tcp)
+{
+	run_live(ADDR_TCP, 1, (unsigned)_i, COMMIT_PROTOCOL_C);
+}
+END_TEST
+
+START_TEST(live_shm)
+{
+	run_live(ADDR_SHM, 1, (unsigned)_i, COMMIT_PROTOCOL_C);
+}
+END_TEST
+
+START_TEST(live_two_mirrors)
+{
+	run_live(ADDR_TCP, 2, 2, COMMIT_PROTOCOL_C);
+}
+END_TEST
+
+START_TEST(live_protocols_a_b)
+{
+	run_live(ADDR_SHM, 1, 2, _i ? COMMIT_PROTOCOL_B : COMMIT_PROTOCOL_A);
+}
+END_TEST
+
+/* A mirror that is away while writes go on without it is caught up from the log and joins again. */
+START_TEST(catches_up)
+{
+	struct link_stats s;
+
+	rig_open(&rig, _i ? ADDR_SHM : ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 2, NULL);
+	rig_wait_live(&rig, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 200, 8, 0), 0);
+	for (int round = 0; round < 3; round++) {
+		rig_mirror_stop(&rig.m[0]);
+		ck_assert_uint_eq(rig_write_many(&rig.p, 500, 64, 0), 0);
+		rig_mirror_start(&rig.m[0], NULL);
+		rig_wait_live(&rig, 1);
+		rig_expect_same(&rig.p, &rig.m[0]);
+	}
+	ck_assert_uint_eq(primary_stats(rig.p.primary, &s, 1), 1);
+	ck_assert_int_eq(s.state, LINK_LIVE);
+	ck_assert_uint_ge(s.from_log_records, 3000);
+	ck_assert_uint_eq(s.acked_lsn, rig.p.last_lsn);
+	ck_assert_uint_eq(rig.m[0].resyncs, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* The mirror goes and comes while writers wait for it. */
+START_TEST(restarts_under_load)
+{
+	struct rig_writer w = { .n = &rig.p, .count = 4000, .depth = 32 };
+
+	rig_open(&rig, _i ? ADDR_SHM : ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 3, NULL);
+	rig_wait_live(&rig, 1);
+	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
+	for (int i = 0; i < 4; i++) {
+		while (w.done < (unsigned)(i + 1) * 500)
+			usleep(100);
+		rig_mirror_stop(&rig.m[0]);
+		rig_mirror_start(&rig.m[0], NULL);
+	}
+	pthread_join(w.thread, NULL);
+	ck_assert_uint_eq(w.failed, 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Several pools' worth of records: both logs are rewound behind checkpoints, and the mirror follows. */
+START_TEST(follows_over_many_pools)
+{
+	rig_open(&rig, ADDR_SHM);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 2, NULL);
+	rig_wait_live(&rig, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 18000, 64, 0), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_ge(rig.p.checkpoints, 1);
+	ck_assert_uint_ge(rig.m[0].checkpoints, 1);
+	ck_assert_uint_eq(rig.m[0].resyncs, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* The log no longer reaches back to where the mirror stands. */
+START_TEST(resyncs)
+{
+	rig_open(&rig, _i ? ADDR_SHM : ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	rig_primary_start(&rig, 0, 2, NULL);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 3000, 64, 0), 0);
+	ck_assert_int_eq(rig_checkpoint(&rig.p), 0);
+	ck_assert_int_eq(commit_switch_log(rig.p.commit), 0);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 100, 64, 0), 0);
+	ck_assert_int_eq(rig_checkpoint(&rig.p), 0);
+	ck_assert_int_eq(commit_switch_log(rig.p.commit), 0);
+	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1);
+	primary_destroy(rig.p.primary);
+	rig.p.primary = NULL;
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 2, NULL);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 500, 64, 0), 0);
+	rig_wait_live(&rig, 1);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(rig.m[0].resyncs, 1);
+	rig_close(&rig);
+}
+END_TEST
+
+/* The mirror holds records of an older epoch that the new primary never had. */
+START_TEST(resyncs_diverged_mirror)
+{
+	rig_open(&rig, ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 1, NULL);
+	rig_wait_live(&rig, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 100, 8, 0), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	rig_primary_stop(&rig.p);
+	/* a second primary, of epoch 2, without that history */
+	rig.m[1].epoch = rig.m[1].promised = 2;
+	ck_assert_int_eq(oplog_start(rig.m[1].log, 1, 2), 0);
+	rig_commit_start(&rig.m[1], COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	ck_assert_uint_eq(rig_write_many(&rig.m[1], 150, 8, 7), 0);
+	{
+		struct primary_config cfg = rig_primary_config(&rig.m[1], &rig.m[0].listen, 1, 2);
+		const char *why = "";
+
+		ck_assert_int_eq(primary_create(rig.m[1].commit, rig.m[1].log, rig.m[1].ckpt, &cfg,
+						&rig.m[1].primary), 0);
+		ck_assert_int_eq(primary_wait_live(rig.m[1].primary, 1, RIG_WAIT_NS, &why), 0);
+	}
+	ck_assert_uint_eq(rig_write_many(&rig.m[1], 50, 8, 7), 0);
+	rig_expect_same(&rig.m[1], &rig.m[0]);
+	ck_assert_uint_eq(rig.m[0].resyncs, 1);
+	ck_assert_uint_eq(rig.m[0].promised, 2);
+	rig_close(&rig);
+}
+END_TEST
+
+static void expect_refused(const struct primary_config *cfg, int want, const char *text)
+{
+	const char *why = "";
+	int err;
+
+	rig_primary_start_with(&rig, cfg);
+	err = primary_wait_live(rig.p.primary, 1, RIG_WAIT_NS, &why);
+	ck_assert_int_eq(err, want);
+	ck_assert_msg(strstr(why, text), "%s", why);
+	primary_destroy(rig.p.primary);
+	rig.p.primary = NULL;
+}
+
+START_TEST(refuses)
+{
+	struct primary_config cfg, good;
+	struct mirror_stats s;
+
+	rig_open(&rig, ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	rig.m[0].promised = 5;
+	rig_mirror_start(&rig.m[0], NULL);
+	good = rig_primary_config(&rig.p, &rig.m[0].listen, 1, 2);
+	good.epoch = 5;
+
+	cfg = good;
+	cfg.key[3] ^= 1;
+	expect_refused(&cfg, -EKEYREJECTED, "key");
+	cfg = good;
+	cfg.uuid[3] ^= 1;
+	expect_refused(&cfg, -EXDEV, "another volume");
+	cfg = good;
+	cfg.epoch = 4;
+	expect_refused(&cfg, -ESTALE, "stale epoch 4");
+	cfg = good;
+	cfg.arena_bytes *= 2;
+	expect_refused(&cfg, -ENOSPC, "smaller");
+
+	rig_primary_start_with(&rig, &good);
+	rig_wait_live(&rig, 1);
+	mirror_stats(rig.m[0].mirror, &s);
+	ck_assert(s.connected);
+	ck_assert_str_eq(s.transport, "tcp");
+	rig_close(&rig);
+}
+END_TEST
+
+/* Another primary of the same epoch does not push out a live one. */
+START_TEST(refuses_second_primary)
+{
+	struct primary_config cfg;
+	struct primary *second;
+	const char *why = "";
+
+	rig_open(&rig, ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 1, NULL);
+	rig_wait_live(&rig, 1);
+	rig_commit_start(&rig.m[1], COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	cfg = rig_primary_config(&rig.m[1], &rig.m[0].listen, 1, 1);
+	ck_assert_int_eq(primary_create(rig.m[1].commit, rig.m[1].log, rig.m[1].ckpt, &cfg, &second), 0);
+	ck_assert_int_eq(primary_wait_live(second, 1, RIG_WAIT_NS, &why), -EBUSY);
+	ck_assert_msg(strstr(why, "busy"), "%s", why);
+	primary_destroy(second);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 0), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	rig_close(&rig);
+}
+END_TEST
+
+START_TEST(fails_below_min_mirrors)
+{
+	const char *why = "";
+	_Atomic unsigned done = 0, failed = 0, freed = 0;
+
+	rig_open(&rig, ADDR_TCP);
+	rig.m[0].listen.port = 1; /* nobody there */
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, 300 * NSEC_PER_MSEC);
+	rig_primary_start(&rig, 1, 1, NULL);
+	ck_assert_int_eq(primary_wait_live(rig.p.primary, 1, 300 * NSEC_PER_MSEC, &why), -ETIMEDOUT);
+	ck_assert_msg(strstr(why, "127.0.0.1:1: cannot connect"), "%s", why);
+	rig_write(&rig.p, 0, &done, &failed, &freed);
+	while (!done)
+		usleep(1000);
+	ck_assert_uint_eq(failed, 1);
+	rig_primary_stop(&rig.p);
+	ck_assert_uint_eq(freed, 1);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Both pools of the mirror are full and no checkpoint comes: the mirror waits, and goes on once there is one. */
+START_TEST(waits_for_log_room)
+{
+	struct mirror_stats s;
+	uint64_t deadline;
+
+	rig_open(&rig, ADDR_SHM);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	rig.m[0].no_checkpoints = true;
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 2, NULL);
+	rig_wait_live(&rig, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 19000, 64, 0), 0);
+	mirror_stats(rig.m[0].mirror, &s);
+	ck_assert_uint_lt(s.durable_lsn, rig.p.last_lsn);
+	ck_assert(s.connected);
+	rig.m[0].no_checkpoints = false;
+	ck_assert_int_eq(rig_checkpoint(&rig.m[0]), 0);
+	deadline = clock_mono_ns() + RIG_WAIT_NS;
+	do {
+		ck_assert_uint_lt(clock_mono_ns(), deadline);
+		usleep(500);
+		mirror_stats(rig.m[0].mirror, &s);
+	} while (s.durable_lsn < rig.p.last_lsn);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	rig_close(&rig);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("repl");
+	TCase *live = tcase_create("live");
+	TCase *away = tcase_create("away");
+	TCase *refuse = tcase_create("refuse");
+
+	tcase_set_timeout(live, 60);
+	tcase_add_loop_test(live, live_tcp, 1, 5);
+	tcase_add_loop_test(live, live_shm, 1, 5);
+	tcase_add_test(live, live_two_mirrors);
+	tcase_add_loop_test(live, live_protocols_a_b, 0, 2);
+	tcase_add_test(live, follows_over_many_pools);
+	suite_add_tcase(s, live);
+	tcase_set_timeout(away, 60);
+	tcase_add_loop_test(away, catches_up, 0, 2);
+	tcase_add_loop_test(away, restarts_under_load, 0, 2);
+	tcase_add_loop_test(away, resyncs, 0, 2);
+	tcase_add_test(away, resyncs_diverged_mirror);
+	tcase_add_test(away, waits_for_log_room);
+	suite_add_tcase(s, away);
+	tcase_set_timeout(refuse, 60);
+	tcase_add_test(refuse, refuses);
+	tcase_add_test(refuse, refuses_second_primary);
+	tcase_add_test(refuse, fails_below_min_mirrors);
+	suite_add_tcase(s, refuse);
+	return unit_run(s);
+}
