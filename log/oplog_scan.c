@@ -18,6 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+void oplog_pool_forget(const struct logdev_ops *ops, const struct oplog_pool *p, uint64_t offset,
+		       uint64_t *forgot)
+{
+	if (offset < OPLOG_KEEP_BYTES || offset - *forgot < OPLOG_FORGET_BYTES)
+		return;
+	ops->forget(p->dev, offset);
+	*forgot = offset;
+}
+
 void oplog_pool_mark(struct oplog_pool *p, uint64_t lsn, uint64_t offset)
 {
 	struct oplog_mark *last = p->mark_count > 0 ? &p->marks[p->mark_count - 1] : NULL;
@@ -91,12 +100,8 @@ static void scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uin
 		p->last_lsn = r.lsn;
 		p->epoch = r.epoch;
 		p->used += bytes;
-		if (p->used - forgot >= OPLOG_FORGET_BYTES) {
-			ops->forget(p->dev, p->used);
-			forgot = p->used;
-		}
+		oplog_pool_forget(ops, p, p->used, &forgot);
 	}
-	ops->forget(p->dev, p->used);
 }
 
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
