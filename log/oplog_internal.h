@@ -28,10 +28,9 @@ struct oplog_mark {
 #define OPLOG_MARK_RECORDS 256
 
 /*
- * Pool bytes appended or read between two logdev forget calls, and the begin of each pool that always
- * stays mapped: a page mapped anew costs a fault, 0.3 us on bare metal but 10 us and more in a nested
- * virtual machine, several times the append itself. So only large logs pay it, and resident memory
- * stays within about OPLOG_KEEP_BYTES a pool.
+ * Pool bytes appended or read between two logdev forget calls, and the begin of each pool that
+ * always stays mapped: a page mapped anew cost 10 us and more on the virtual machine where it was
+ * measured, several times the append itself. So only large logs pay it, and resident memory stays within about OPLOG_KEEP_BYTES a pool.
  */
 #define OPLOG_FORGET_BYTES (8ULL << 20)
 #define OPLOG_KEEP_BYTES (64ULL << 20)
@@ -105,8 +104,8 @@ void oplog_pool_mark(struct oplog_pool *p, uint64_t lsn, uint64_t offset);
 struct oplog_mark oplog_pool_find(const struct oplog_pool *p, uint64_t lsn);
 
 /*
- * Finds what the opened device p->dev holds and fills p. -EBADMSG with *ret_why: the generation record is
- * invalid or not ours. One that was torn as it was written counts as an empty pool.
+ * Finds what the opened device p->dev holds and fills p. -EBADMSG with *ret_why: the generation
+ * record is invalid or not ours. One that was torn as it was written counts as an empty pool.
  */
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
 		    struct oplog_pool *p, const char **ret_why);

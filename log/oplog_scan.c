@@ -2,15 +2,16 @@
 /*
  * What the pools hold when the log is opened. Runs before anyone else knows the log: no locks.
  *
- * Begin of a pool: rewind, append of the generation record, then records. A crash leaves, in this order:
+ * Begin of a pool: rewind, append of the generation record, then records. A crash leaves, in this
+ * order:
  *   before the rewind          both pools as they were; the older is wholly covered by a checkpoint
  *   after it                   an empty pool; the other goes on being the newest
- *   in the generation record   at most OPLOG_GENERATION_BYTES, invalid or those of the pool's former life:
+ *   in the generation record   at most OPLOG_GENERATION_BYTES, invalid or of the pool's former life:
  *                              no record was in it yet, so it counts as empty
  *   after it                   a new, empty newest pool whose base is the older's last LSN + 1
  *   in an append               an invalid tail of the newest pool; nothing of it was acknowledged
- * Anything else is damage: a longer pool without its generation record, or pools that don't meet, and
- * that is reported, not mended.
+ * Anything else is damage: a longer pool without its generation record, or pools that don't meet,
+ * and that is reported, not mended.
  */
 #include "log/oplog_internal.h"
 

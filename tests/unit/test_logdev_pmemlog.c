@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real log device, on pools in a temporary directory, and the operation log on it. This program's own
- * msync and fsync stand before the C library's, to fail when a test says so.
+ * The real log device, on pools in a temporary directory, and the operation log on it. This
+ * program's own msync and fsync stand before the C library's, to fail when a test says so.
  */
 #include "log/logdev.h"
 #include "log/oplog.h"
