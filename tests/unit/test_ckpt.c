@@ -328,12 +328,15 @@ static void expect_failure(int expected)
 START_TEST(file_size_limit)
 {
 	struct ckpt_hooks h = { .no_uring = _i & 1, .no_direct = (_i & 2) != 0 };
-	struct rlimit limit = { 8 << 20, 8 << 20 };
+	struct rlimit old, limit;
 
 	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit = (struct rlimit){ 8 << 20, old.rlim_max };
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	ckpt_set_hooks(fx.c, &h);
 	expect_failure(-EFBIG);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
 }
 END_TEST
 
