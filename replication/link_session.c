@@ -18,6 +18,8 @@
 #define SESSION_SETUP_NS (5 * NSEC_PER_SEC)
 #define SESSION_TICK_NS (50 * NSEC_PER_MSEC)
 #define SESSION_GOODBYE_NS (200 * NSEC_PER_MSEC)
+/* Out of sync and without any acknowledgement for so long, on top of the timeout (its log may be full). */
+#define SESSION_STUCK_NS (120 * NSEC_PER_SEC)
 #define SESSION_EVENTS 64
 #define SESSION_RING_BYTES_MIN (4ULL << 20)
 
@@ -200,18 +202,19 @@ static int session_event(struct link *l, const struct transport_event *ev)
 static int session_tick(struct link *l, uint64_t now)
 {
 	uint64_t half = l->primary->cfg.timeout_ns / 2;
-	uint64_t since;
+	uint64_t since, age;
 	int err = link_send_check(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now, &since);
 
 	if (err)
 		return link_fail(l, err, "cannot post: %s", strerror(-err));
 	if (now - l->last_heard_ns > half)
 		return link_fail(l, -ETIMEDOUT, "the mirror is silent");
-	if (since && now - since > half) {
+	/* the leader may have posted after we took the time */
+	age = since && now > since ? now - since : 0;
+	if (age > half)
 		session_fall_out(l);
-		if (now - since > 2 * l->primary->cfg.timeout_ns + 60 * NSEC_PER_SEC)
-			return link_fail(l, -ETIMEDOUT, "the mirror acknowledges nothing");
-	}
+	if (age > 2 * l->primary->cfg.timeout_ns + SESSION_STUCK_NS)
+		return link_fail(l, -ETIMEDOUT, "the mirror acknowledges nothing");
 	if (now - l->last_beat_ns >= LINK_HEARTBEAT_NS) {
 		l->last_beat_ns = now;
 		if (link_send_notice(l, TRANSPORT_IMM_HEARTBEAT))

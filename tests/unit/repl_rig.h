@@ -446,6 +446,9 @@ static inline void rig_open(struct rig *r, enum addr_kind kind)
 {
 	const char *tmp = getenv("TMPDIR");
 
+	/* In memory where there is such a place: three logs on one disk would be all that is measured. */
+	if (access("/dev/shm", W_OK) == 0)
+		tmp = "/dev/shm";
 	snprintf(r->dir, sizeof(r->dir), "%s/kvfs-repl-XXXXXX", tmp ? tmp : "/tmp");
 	ck_assert_ptr_nonnull(mkdtemp(r->dir));
 	rig_node_open(&r->p, r->dir, "p", 1);

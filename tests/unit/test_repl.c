@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Primary and mirrors together, over tcp and shm: live, catch-up, resync, refusals. */
+#include "replication/transport_fault.h"
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/unit_main.h"
 
@@ -40,6 +41,76 @@ END_TEST
 START_TEST(live_protocols_a_b)
 {
 	run_live(ADDR_SHM, 1, 2, _i ? COMMIT_PROTOCOL_B : COMMIT_PROTOCOL_A);
+}
+END_TEST
+
+/* Each plan on both transports, both ends' posts. Whatever happens, no write fails and the mirror ends up the same. */
+static const struct fault_case {
+	struct transport_fault_plan plan;
+	bool reconnects; /* the fault ends sessions */
+} faults[] = {
+	{ { .seed = 1, .delay_permille = 300, .delay_max_ns = 300 * NSEC_PER_USEC }, false },
+	{ { .seed = 2, .short_permille = 200 }, false },
+	{ { .seed = 3, .kill_lane_at = 700 }, true },
+	{ { .seed = 4, .corrupt_permille = 1 }, true },
+	{ { .seed = 5, .peer_gone_at = 900 }, true },
+	{ { .seed = 6, .stall_at = 300, .stall_ns = 300 * NSEC_PER_MSEC }, false },
+	{ { .seed = 7, .delay_permille = 100, .delay_max_ns = 200 * NSEC_PER_USEC, .short_permille = 50,
+	    .kill_lane_at = 1500, .corrupt_permille = 1 }, true },
+};
+#define FAULTS (int)(sizeof(faults) / sizeof(faults[0]))
+
+START_TEST(survives_faults)
+{
+	const struct fault_case *f = &faults[_i / 2];
+	bool shm = _i % 2;
+	struct link_stats s;
+	struct mirror_stats ms;
+
+	transport_fault_use(shm ? &transport_shm_ops : &transport_tcp_ops, &f->plan);
+	rig_open(&rig, shm ? ADDR_SHM : ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, 10 * RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], &transport_fault_ops);
+	rig_primary_start(&rig, 1, 4, &transport_fault_ops);
+	rig_wait_live(&rig, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 2000, 32, 0), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	primary_stats(rig.p.primary, &s, 1);
+	mirror_stats(rig.m[0].mirror, &ms);
+	if (f->plan.delay_permille)
+		ck_assert_uint_gt(ms.reordered, 0);
+	ck_assert_msg((s.reconnects > 0) == f->reconnects, "%lu reconnects: %s; %s", s.reconnects,
+		      s.last_error, ms.last_error);
+	ck_assert_uint_eq(rig.m[0].resyncs, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* A mirror that stops answering falls out, writes go on without it, and it joins again. */
+START_TEST(falls_out_and_joins)
+{
+	static const struct transport_fault_plan plan = { .seed = 1, .stall_at = 200,
+							  .stall_ns = 1200 * NSEC_PER_MSEC };
+	struct addr addr;
+	struct primary_config cfg;
+	struct commit_stats cs;
+
+	transport_fault_use(&transport_tcp_ops, &plan);
+	rig_open(&rig, ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, NSEC_PER_SEC);
+	rig_mirror_start(&rig.m[0], &transport_fault_ops);
+	addr = rig.m[0].listen;
+	cfg = rig_primary_config(&rig.p, &addr, 1, 2);
+	cfg.timeout_ns = NSEC_PER_SEC;
+	rig_primary_start_with(&rig, &cfg);
+	rig_wait_live(&rig, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 1000, 32, 0), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	rig_wait_live(&rig, 1);
+	commit_stats(rig.p.commit, &cs);
+	ck_assert_uint_eq(cs.in_sync, 1);
+	ck_assert_uint_eq(cs.timeouts, 0);
+	rig_close(&rig);
 }
 END_TEST
 
@@ -293,24 +364,29 @@ int main(void)
 {
 	Suite *s = suite_create("repl");
 	TCase *live = tcase_create("live");
+	TCase *fault = tcase_create("fault");
 	TCase *away = tcase_create("away");
 	TCase *refuse = tcase_create("refuse");
 
-	tcase_set_timeout(live, 60);
+	tcase_set_timeout(live, 25);
 	tcase_add_loop_test(live, live_tcp, 1, 5);
 	tcase_add_loop_test(live, live_shm, 1, 5);
 	tcase_add_test(live, live_two_mirrors);
 	tcase_add_loop_test(live, live_protocols_a_b, 0, 2);
 	tcase_add_test(live, follows_over_many_pools);
 	suite_add_tcase(s, live);
-	tcase_set_timeout(away, 60);
+	tcase_set_timeout(fault, 25);
+	tcase_add_loop_test(fault, survives_faults, 0, 2 * FAULTS);
+	tcase_add_test(fault, falls_out_and_joins);
+	suite_add_tcase(s, fault);
+	tcase_set_timeout(away, 25);
 	tcase_add_loop_test(away, catches_up, 0, 2);
 	tcase_add_loop_test(away, restarts_under_load, 0, 2);
 	tcase_add_loop_test(away, resyncs, 0, 2);
 	tcase_add_test(away, resyncs_diverged_mirror);
 	tcase_add_test(away, waits_for_log_room);
 	suite_add_tcase(s, away);
-	tcase_set_timeout(refuse, 60);
+	tcase_set_timeout(refuse, 25);
 	tcase_add_test(refuse, refuses);
 	tcase_add_test(refuse, refuses_second_primary);
 	tcase_add_test(refuse, fails_below_min_mirrors);
