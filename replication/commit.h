@@ -10,7 +10,7 @@
  *     → complete: from the leader, or from the link thread whose acknowledgement moved the point
  *
  * Nobody sleeps here for another thread or for a mirror. A timer thread ("kv-commit") fails what is past
- * its deadline and retries appends that found both pools full.
+ * its deadline. Log room is reserved before a change is applied (commit_admit), so a queued record always fits.
  */
 #include "log/oplog.h"
 #include "replication/op.h"
@@ -28,7 +28,7 @@ struct commit_config {
 	uint64_t timeout_ns;     /* of each operation */
 	uint64_t epoch;
 	uint64_t next_lsn;       /* first LSN to give */
-	/* The log wants a checkpoint (about 70 % full, or full). Without locks, must not block. */
+	/* The log wants a checkpoint (about 70 % full, or full). May hold the queue's lock: only signals. */
 	void (*want_checkpoint)(void *ctx);
 	/* The log failed: no further operation will succeed. Once. */
 	void (*failed)(void *ctx, int err);
@@ -38,6 +38,16 @@ struct commit_config {
 int commit_create(struct oplog *log, const struct commit_config *cfg, struct commit **ret_c);
 /* Fails what is queued with -EIO, joins the timer thread. Links must be gone. */
 void commit_destroy(struct commit *c);
+
+/*
+ * Reserves log room for a record of bytes before its change is applied, so that no LSN is given to what the log
+ * cannot take. Waits (without locks held by the caller) for a checkpoint to make room, until deadline_ns.
+ * urgent (deletes, truncations) may use the part of the log that is kept for them.
+ * -EIO: no room in time, or the log failed; -ENOSPC: no room because checkpoints fail for lack of disk space.
+ * The reservation passes to the op (op->admitted_bytes) or goes back by commit_unadmit().
+ */
+int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
+void commit_unadmit(struct commit *c, uint32_t bytes);
 
 /* The LSN the next enqueued op gets. Under the store's lock. */
 uint64_t commit_next_lsn(const struct commit *c);
@@ -62,8 +72,9 @@ int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
 /* Makes the log switch pools between two appends. -EBUSY, -EIO. */
 int commit_switch_log(struct commit *c);
 
-/* After oplog_covered(): room may have been made; retries waiting appends. */
-void commit_log_covered(struct commit *c);
+/* A checkpoint ended. err 0, after oplog_covered(): room was made, waiting writers go on. Otherwise why it
+ * failed, for commit_admit()'s error. */
+void commit_checkpoint_done(struct commit *c, int err);
 
 /* Links. post is called by the leader, in LSN order, after the local append, without commit locks held; ops are
  * consecutive. It must not block; what it does not take the link reads from the log later. It takes a
@@ -74,8 +85,8 @@ struct commit_link_ops {
 int commit_link_add(struct commit *c, const struct commit_link_ops *ops, void *ctx,
 		    struct commit_link **ret_l);
 void commit_link_remove(struct commit_link *l); /* returns when no post is running */
-/* In the in-sync set or not. Joining with acked below the commit point is a caller's error. */
-void commit_link_set_sync(struct commit_link *l, bool in_sync);
+/* In the in-sync set or not. Joining: -EAGAIN while the acknowledged LSN is below the commit point. */
+int commit_link_set_sync(struct commit_link *l, bool in_sync);
 /* Cumulative acknowledgement: in the mirror's memory, in its log. Completes what it commits, in this thread. */
 void commit_link_ack(struct commit_link *l, uint64_t received_lsn, uint64_t durable_lsn);
 

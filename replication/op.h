@@ -6,6 +6,7 @@
  * do when the commit point passes it (or cannot). Made by fs/, owned by the commit queue from
  * commit_enqueue() until both complete() and release() have been called.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -29,10 +30,10 @@ struct op {
 	struct cds_list_head node;   /* commit queue's */
 	uint64_t lsn;                /* its own; for a waiter (head_len 0) the LSN it waits for */
 	uint64_t deadline_ns;        /* clock_mono_ns(); complete(-EIO) after it */
-	uint32_t refs;               /* atomic; commit queue and sends in flight */
-	uint32_t completed;          /* under the commit lock */
+	_Atomic uint32_t refs;       /* commit queue and sends in flight; op_get, op_put */
+	bool completed;              /* complete() was called; under the commit lock */
+	uint32_t admitted_bytes;     /* log room this op reserved with commit_admit(), 0: none */
 	uint16_t data_iovcnt;
-	uint16_t urgent;             /* may use the log's reserve (deletes, truncations) */
 	uint32_t head_len;
 	uint32_t data_len;
 	struct iovec data[OP_DATA_IOV_MAX]; /* stable until release (slots are referenced) */

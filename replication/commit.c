@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commit queue: enqueue, the leader's group append, deadlines. See commit.h for the picture and
+ * commit_internal.h for the locks. Errors: the log's, which end every operation with -EIO.
+ */
+#include "replication/commit_internal.h"
+
+#include "common/clock.h"
+#include "common/thread.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+void op_get(struct op *op)
+{
+	atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
+}
+
+void op_put(struct op *op)
+{
+	/* release: our reads of the data are done; acquire: so are everyone's, before release() frees them */
+	if (atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) == 1)
+		op->ops->release(op);
+}
+
+void commit_wake_locked(struct commit *c)
+{
+	if (c->sleepers)
+		pthread_cond_broadcast(&c->changed);
+}
+
+int commit_sleep_locked(struct commit *c, uint64_t deadline_ns)
+{
+	int err;
+
+	c->sleepers++;
+	err = thread_cond_wait_until(&c->changed, &c->lock, deadline_ns);
+	c->sleepers--;
+	return err;
+}
+
+void commit_finish(struct cds_list_head *done, int err)
+{
+	struct op *op, *next;
+
+	cds_list_for_each_entry_safe(op, next, done, node) {
+		if (!op->completed) {
+			op->completed = true;
+			op->ops->complete(op, err);
+		}
+		op_put(op);
+	}
+}
+
+/* Under the lock: every op that no log will ever hold goes to done. */
+static void commit_drain_locked(struct commit *c, struct cds_list_head *done)
+{
+	cds_list_splice(&c->waiters, done);
+	CDS_INIT_LIST_HEAD(&c->waiters);
+	cds_list_splice(&c->pending, done);
+	CDS_INIT_LIST_HEAD(&c->pending);
+	cds_list_splice(&c->incoming, done);
+	CDS_INIT_LIST_HEAD(&c->incoming);
+}
+
+/* The leader's group: what it took from incoming. */
+struct commit_batch {
+	struct op *ops[COMMIT_BATCH_OPS];
+	struct iovec iov[COMMIT_BATCH_IOV];
+	unsigned count;
+	int iovcnt;
+	uint64_t bytes;
+	uint64_t admitted;
+};
+
+static bool commit_batch_add(struct commit_batch *b, struct op *op)
+{
+	uint32_t bytes = op->head_len + op->data_len;
+
+	if (b->count == COMMIT_BATCH_OPS || b->iovcnt + 1 + op->data_iovcnt > COMMIT_BATCH_IOV ||
+	    (b->count && b->bytes + bytes > COMMIT_BATCH_BYTES))
+		return false;
+	b->ops[b->count++] = op;
+	b->iov[b->iovcnt++] = (struct iovec){ op->head, op->head_len };
+	for (unsigned i = 0; i < op->data_iovcnt; i++)
+		b->iov[b->iovcnt++] = op->data[i];
+	b->bytes += bytes;
+	b->admitted += op->admitted_bytes;
+	return true;
+}
+
+static void commit_batch_take_locked(struct commit *c, struct commit_batch *b)
+{
+	struct op *op, *next;
+
+	b->count = 0;
+	b->iovcnt = 0;
+	b->bytes = 0;
+	b->admitted = 0;
+	cds_list_for_each_entry_safe(op, next, &c->incoming, node) {
+		if (!commit_batch_add(b, op))
+			break;
+		cds_list_del(&op->node);
+	}
+}
+
+/* One durable append of the group; begins the other pool when the active one is full and it may. */
+static int commit_batch_append(struct commit *c, struct commit_batch *b)
+{
+	uint64_t first = b->ops[0]->lsn;
+	int err = oplog_append(c->log, b->iov, b->iovcnt, first, b->count, true);
+
+	if (err == -ENOSPC) {
+		err = oplog_switch(c->log, c->cfg.epoch);
+		if (!err)
+			err = oplog_append(c->log, b->iov, b->iovcnt, first, b->count, true);
+	}
+	if (err)
+		return err;
+	atomic_store_explicit(&c->durable_lsn, first + b->count - 1, memory_order_release);
+	atomic_fetch_sub_explicit(&c->admitted, b->admitted, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->appended_records, b->count, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->appended_bytes, b->bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->appends, 1, memory_order_relaxed);
+	return 0;
+}
+
+static void commit_fail(struct commit *c, struct commit_batch *b, int err)
+{
+	CDS_LIST_HEAD(done);
+	bool first;
+
+	pthread_mutex_lock(&c->lock);
+	first = !c->failed;
+	c->failed = true;
+	atomic_store_explicit(&c->room, 0, memory_order_relaxed); /* nothing is admitted any more */
+	commit_drain_locked(c, &done);
+	for (unsigned i = 0; b && i < b->count; i++)
+		cds_list_add_tail(&b->ops[i]->node, &done);
+	c->leader = false;
+	commit_wake_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	commit_finish(&done, -EIO);
+	if (first && c->cfg.failed)
+		c->cfg.failed(c->cfg.ctx, err);
+}
+
+/* Hands the group to every link. Its ops are on the pending list already: an acknowledgement may be quicker than
+ * post's return, so the leader holds a reference of its own. */
+static void commit_batch_post(struct commit *c, struct commit_batch *b)
+{
+	struct commit_link *links[COMMIT_LINKS_MAX];
+	unsigned n;
+
+	pthread_mutex_lock(&c->lock);
+	n = c->link_count;
+	for (unsigned i = 0; i < n; i++) {
+		links[i] = c->links[i];
+		links[i]->posting++;
+	}
+	pthread_mutex_unlock(&c->lock);
+	for (unsigned i = 0; i < n; i++)
+		links[i]->ops->post(links[i]->ctx, b->ops, b->count);
+	pthread_mutex_lock(&c->lock);
+	for (unsigned i = 0; i < n; i++)
+		links[i]->posting--;
+	commit_wake_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Leader: appends, posts and completes one group. False: the log failed and leadership is gone. */
+static bool commit_batch_run(struct commit *c, struct commit_batch *b)
+{
+	CDS_LIST_HEAD(done);
+	bool has_links;
+	int err = commit_batch_append(c, b);
+
+	if (err) {
+		commit_fail(c, b, err);
+		return false;
+	}
+	pthread_mutex_lock(&c->lock);
+	commit_room_update_locked(c);
+	has_links = c->link_count > 0;
+	for (unsigned i = 0; i < b->count; i++) {
+		if (has_links)
+			op_get(b->ops[i]);
+		cds_list_add_tail(&b->ops[i]->node, &c->pending);
+	}
+	commit_advance_locked(c, &done);
+	commit_wake_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	if (has_links) {
+		commit_batch_post(c, b);
+		for (unsigned i = 0; i < b->count; i++)
+			op_put(b->ops[i]);
+	}
+	commit_finish(&done, 0);
+	return true;
+}
+
+void commit_drive(struct commit *c)
+{
+	struct commit_batch batch;
+	CDS_LIST_HEAD(done);
+
+	pthread_mutex_lock(&c->lock);
+	if (c->leader) {
+		pthread_mutex_unlock(&c->lock);
+		return;
+	}
+	if (c->failed) {
+		commit_drain_locked(c, &done);
+		pthread_mutex_unlock(&c->lock);
+		commit_finish(&done, -EIO);
+		return;
+	}
+	c->leader = true;
+	while (!cds_list_empty(&c->incoming) && !c->leader_wanted) {
+		commit_batch_take_locked(c, &batch);
+		pthread_mutex_unlock(&c->lock);
+		if (!commit_batch_run(c, &batch))
+			return;
+		pthread_mutex_lock(&c->lock);
+	}
+	c->leader = false;
+	commit_wake_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+int commit_switch_log(struct commit *c)
+{
+	uint64_t deadline = clock_mono_ns() + c->cfg.timeout_ns;
+	int err = 0;
+
+	pthread_mutex_lock(&c->lock);
+	c->leader_wanted = true;
+	while (c->leader && !c->failed && !err)
+		err = commit_sleep_locked(c, deadline);
+	c->leader_wanted = false;
+	if (!c->leader && !c->failed) {
+		c->leader = true;
+		pthread_mutex_unlock(&c->lock);
+		err = oplog_switch(c->log, c->cfg.epoch);
+		pthread_mutex_lock(&c->lock);
+		commit_room_update_locked(c);
+		c->leader = false;
+	} else {
+		err = c->failed ? -EIO : -ETIMEDOUT;
+	}
+	commit_wake_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	commit_drive(c);
+	return err;
+}
+
+uint64_t commit_next_lsn(const struct commit *c)
+{
+	return atomic_load_explicit(&c->next_lsn, memory_order_relaxed);
+}
+
+uint64_t commit_epoch(const struct commit *c)
+{
+	return c->cfg.epoch;
+}
+
+void commit_enqueue(struct commit *c, struct op *op)
+{
+	assert(op->head_len && op->lsn == commit_next_lsn(c));
+	op->completed = false;
+	atomic_store_explicit(&op->refs, 1, memory_order_relaxed);
+	pthread_mutex_lock(&c->lock);
+	cds_list_add_tail(&op->node, &c->incoming);
+	atomic_store_explicit(&c->next_lsn, op->lsn + 1, memory_order_relaxed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void commit_wait(struct commit *c, struct op *op)
+{
+	struct op *pos;
+	int err = 0;
+
+	assert(op->head_len == 0);
+	op->completed = false;
+	atomic_store_explicit(&op->refs, 1, memory_order_relaxed);
+	pthread_mutex_lock(&c->lock);
+	if (op->lsn > commit_point(c) && !c->failed) {
+		/* by LSN, new ones mostly last */
+		cds_list_for_each_entry_reverse(pos, &c->waiters, node)
+			if (pos->lsn <= op->lsn)
+				break;
+		cds_list_add(&op->node, &pos->node);
+		pthread_mutex_unlock(&c->lock);
+		return;
+	}
+	if (op->lsn > commit_point(c))
+		err = -EIO;
+	op->completed = true;
+	pthread_mutex_unlock(&c->lock);
+	op->ops->complete(op, err);
+	op_put(op);
+}
+
+/* Under the lock: of list, those past their deadline that nobody answered. They stay where they are (their
+ * records may yet commit) with one more reference each. */
+static unsigned commit_expired_locked(struct commit *c, struct cds_list_head *list, uint64_t now,
+				      struct op **expired, unsigned n, unsigned max)
+{
+	struct op *op;
+
+	cds_list_for_each_entry(op, list, node) {
+		if (n == max)
+			break;
+		if (op->completed || op->deadline_ns > now)
+			continue;
+		op->completed = true;
+		op_get(op);
+		expired[n++] = op;
+		c->timeouts++;
+	}
+	return n;
+}
+
+static void *commit_timer(void *arg)
+{
+	struct commit *c = arg;
+	struct op *expired[256];
+
+	pthread_mutex_lock(&c->lock);
+	while (!c->stopping) {
+		uint64_t now = clock_mono_ns();
+		unsigned n = commit_expired_locked(c, &c->pending, now, expired, 0, 256);
+
+		n = commit_expired_locked(c, &c->waiters, now, expired, n, 256);
+		n = commit_expired_locked(c, &c->incoming, now, expired, n, 256);
+		if (n == 0) {
+			commit_sleep_locked(c, now + COMMIT_TICK_NS);
+			continue;
+		}
+		pthread_mutex_unlock(&c->lock);
+		for (unsigned i = 0; i < n; i++) {
+			expired[i]->ops->complete(expired[i], -EIO);
+			op_put(expired[i]);
+		}
+		pthread_mutex_lock(&c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+int commit_create(struct oplog *log, const struct commit_config *cfg, struct commit **ret_c)
+{
+	struct commit *c = calloc(1, sizeof(*c));
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	c->log = log;
+	c->cfg = *cfg;
+	atomic_store(&c->next_lsn, cfg->next_lsn);
+	atomic_store(&c->durable_lsn, cfg->next_lsn - 1);
+	atomic_store(&c->point, cfg->next_lsn - 1);
+	CDS_INIT_LIST_HEAD(&c->incoming);
+	CDS_INIT_LIST_HEAD(&c->pending);
+	CDS_INIT_LIST_HEAD(&c->waiters);
+	thread_mutex_init_adaptive(&c->lock);
+	thread_cond_init(&c->changed);
+	commit_room_init(c);
+	err = thread_start(&c->timer, "kv-commit", commit_timer, c);
+	if (err) {
+		commit_destroy(c);
+		return err;
+	}
+	c->timer_started = true;
+	*ret_c = c;
+	return 0;
+}
+
+void commit_destroy(struct commit *c)
+{
+	CDS_LIST_HEAD(done);
+
+	if (!c)
+		return;
+	assert(c->link_count == 0);
+	pthread_mutex_lock(&c->lock);
+	c->stopping = true;
+	c->failed = true;
+	commit_drain_locked(c, &done);
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	if (c->timer_started)
+		pthread_join(c->timer, NULL);
+	commit_finish(&done, -EIO);
+	pthread_cond_destroy(&c->changed);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns)
+{
+	uint64_t deadline = clock_mono_ns() + timeout_ns;
+	int err = 0;
+
+	commit_drive(c);
+	pthread_mutex_lock(&c->lock);
+	while (commit_durable_lsn(c) < lsn && !c->failed && !err)
+		err = commit_sleep_locked(c, deadline);
+	if (commit_durable_lsn(c) >= lsn)
+		err = 0;
+	else if (c->failed)
+		err = -EIO;
+	pthread_mutex_unlock(&c->lock);
+	return err;
+}

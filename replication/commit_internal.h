@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_COMMIT_INTERNAL_H
+#define KVFS_REPLICATION_COMMIT_INTERNAL_H
+/*
+ * State of the commit queue, shared by commit.c (queue, leader), commit_link.c (mirrors, commit point) and
+ * commit_room.c (log room).
+ *
+ * lock is held for a few instructions, never over a call out of this module. The leader flag is the right to
+ * call the log's append and switch; it is taken and given back under the lock.
+ */
+#include "replication/commit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define COMMIT_LINKS_MAX 16
+#define COMMIT_BATCH_OPS 128
+#define COMMIT_BATCH_IOV 512
+#define COMMIT_BATCH_BYTES (8U << 20)
+#define COMMIT_TICK_NS (100ULL * 1000 * 1000)
+
+struct commit_link {
+	struct commit *commit;
+	const struct commit_link_ops *ops;
+	void *ctx;
+	uint64_t received_lsn, durable_lsn; /* lock */
+	bool in_sync;                       /* lock */
+	unsigned posting;                   /* lock: leaders inside ops->post */
+};
+
+struct commit {
+	struct oplog *log;
+	struct commit_config cfg;
+
+	/* Written under the store's lock and the lock; read under either. */
+	_Atomic uint64_t next_lsn;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;          /* lock: leader gone, durable moved, room made, post ended */
+	unsigned sleepers;               /* lock: threads waiting on changed */
+	struct cds_list_head incoming;   /* lock: enqueued, not appended */
+	struct cds_list_head pending;    /* lock: appended, above the commit point */
+	struct cds_list_head waiters;    /* lock: by LSN */
+	bool leader;                     /* lock */
+	bool leader_wanted;              /* lock: commit_switch_log waits for its turn */
+	bool stopping;                   /* lock */
+	bool failed;                     /* lock */
+	struct commit_link *links[COMMIT_LINKS_MAX]; /* lock */
+	unsigned link_count;             /* lock */
+	uint64_t timeouts;               /* lock */
+
+	_Atomic uint64_t point;          /* written under lock; release: pairs with readers' acquire */
+	_Atomic uint64_t durable_lsn;    /* written by the leader */
+	_Atomic uint64_t appended_records, appended_bytes, appends; /* leader */
+
+	/* Log room. room: bytes the log can take (written under lock); admitted: reserved of them. */
+	_Atomic uint64_t room, admitted;
+	uint64_t slack;                  /* constant: what may stay unused at a pool's end */
+	uint64_t reserve;                /* constant: of room, for urgent records only */
+	_Atomic bool checkpoint_wanted;
+	int checkpoint_err;              /* lock */
+
+	pthread_t timer;
+	bool timer_started;
+};
+
+/* Under the lock: moves the commit point, and what it releases to done. */
+void commit_advance_locked(struct commit *c, struct cds_list_head *done);
+/* Without the lock: answers and lets go of the ops on the list. */
+void commit_finish(struct cds_list_head *done, int err);
+/* Under the lock: wakes threads that wait on changed, if any. */
+void commit_wake_locked(struct commit *c);
+/* Under the lock: waits on changed until deadline_ns. -ETIMEDOUT. */
+int commit_sleep_locked(struct commit *c, uint64_t deadline_ns);
+/* Under the lock, after an append, a switch or a checkpoint: room and the need for a checkpoint. */
+void commit_room_init(struct commit *c);
+void commit_room_update_locked(struct commit *c);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Log room: reserved before a change is applied, so that a record with an LSN always fits, and asking for the
+ * checkpoints that make more.
+ */
+#include "replication/commit_internal.h"
+
+#include <errno.h>
+
+/* Switching pools can leave up to one record's room unused at the old one's end, twice while a group is split. */
+#define COMMIT_ROOM_SLACK (2ULL * RECORD_BYTES_MAX)
+
+void commit_room_init(struct commit *c)
+{
+	struct oplog_usage u;
+
+	oplog_usage(c->log, &u);
+	c->slack = u.active_capacity_bytes / 8;
+	if (c->slack > COMMIT_ROOM_SLACK)
+		c->slack = COMMIT_ROOM_SLACK;
+	c->reserve = c->slack + u.active_capacity_bytes / 16;
+	commit_room_update_locked(c);
+}
+
+void commit_room_update_locked(struct commit *c)
+{
+	struct oplog_usage u;
+	uint64_t room;
+
+	if (c->failed)
+		return;
+	oplog_usage(c->log, &u);
+	room = u.active_capacity_bytes - u.active_used_bytes;
+	if (u.can_switch)
+		room += u.active_capacity_bytes - c->slack;
+	atomic_store_explicit(&c->room, room, memory_order_relaxed);
+	if (u.active_used_bytes * 10 > u.active_capacity_bytes * 7 &&
+	    !atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
+		c->cfg.want_checkpoint(c->cfg.ctx);
+}
+
+static bool commit_admit_try(struct commit *c, uint32_t bytes, bool urgent)
+{
+	uint64_t keep = urgent ? 0 : c->reserve;
+	uint64_t admitted = atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
+
+	if (admitted + keep <= atomic_load_explicit(&c->room, memory_order_relaxed))
+		return true;
+	atomic_fetch_sub_explicit(&c->admitted, bytes, memory_order_relaxed);
+	return false;
+}
+
+int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns)
+{
+	int err = 0;
+
+	if (commit_admit_try(c, bytes, urgent))
+		return 0;
+	if (!atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
+		c->cfg.want_checkpoint(c->cfg.ctx);
+	pthread_mutex_lock(&c->lock);
+	while (!c->failed && !commit_admit_try(c, bytes, urgent)) {
+		if (err || c->checkpoint_err) {
+			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;
+			break;
+		}
+		err = commit_sleep_locked(c, deadline_ns);
+	}
+	if (c->failed)
+		err = -EIO;
+	pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+void commit_unadmit(struct commit *c, uint32_t bytes)
+{
+	atomic_fetch_sub_explicit(&c->admitted, bytes, memory_order_relaxed);
+}
+
+void commit_checkpoint_done(struct commit *c, int err)
+{
+	pthread_mutex_lock(&c->lock);
+	c->checkpoint_err = err;
+	atomic_store_explicit(&c->checkpoint_wanted, false, memory_order_relaxed);
+	if (!err)
+		commit_room_update_locked(c);
+	commit_wake_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
