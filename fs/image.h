@@ -48,6 +48,7 @@ void image_value_hook_init(struct image_value_hook *h, struct image *im, struct 
  * Writes a checkpoint of the state at the LSN that is current when it begins. Before the image is frozen it
  * calls freeze under the store's lock with that LSN (the caller may note it). Before commit it calls
  * may_commit without locks: it returns 0 once everything up to the LSN is durable in the log (or an error).
+ * progress is called without locks after each batch of some thirty objects. ops, and each member, may be NULL.
  * Errors of ckpt_*; the objects go back to the dirty list and nothing is lost.
  */
 struct image_write_ops {

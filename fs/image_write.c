@@ -15,7 +15,6 @@
 
 #define BATCH_ITEMS 32
 #define HOLD_NS (20 * NSEC_PER_USEC)
-#define PROGRESS_BYTES (1ULL << 20)
 
 struct writer {
 	struct image *im;
@@ -26,7 +25,7 @@ struct writer {
 	struct cds_list_head tombs;    /* of this checkpoint */
 	uint32_t old_segs;             /* seg_count before it */
 	uint64_t first_seg;            /* the first one it made */
-	uint64_t total_bytes, done_bytes, said_bytes;
+	uint64_t total_bytes, done_bytes;
 	unsigned count;                /* the batch */
 	struct image_out out[BATCH_ITEMS];
 	struct image_capture *capture[BATCH_ITEMS]; /* where out comes from one */
@@ -62,13 +61,10 @@ static void freeze(struct writer *x)
 	store_unlock(im->st);
 }
 
-static void report_progress(struct writer *x, bool end)
+static void report_progress(struct writer *x)
 {
 	if (!x->ops || !x->ops->progress)
 		return;
-	if (!end && x->done_bytes < x->said_bytes + PROGRESS_BYTES)
-		return;
-	x->said_bytes = x->done_bytes;
 	x->ops->progress(x->ctx, x->done_bytes,
 			 x->total_bytes > x->done_bytes ? x->total_bytes : x->done_bytes);
 }
@@ -268,7 +264,7 @@ static int write_objects(struct writer *x)
 		err = write_batch(x);
 		if (err)
 			return err;
-		report_progress(x, false);
+		report_progress(x);
 	}
 }
 
@@ -333,7 +329,7 @@ static void finish(struct writer *x)
 	store_unlock(im->st);
 	cds_list_for_each_entry_safe(obj, next, &x->tombs, node)
 		image_tomb_free(obj);
-	report_progress(x, true);
+	report_progress(x);
 }
 
 /* The first segment that still holds something: past those cleaned now. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slab allocator. A region of the pool is cut into pages of one kind (128 of 64 KiB, 8 of 1 MiB, or one of
- * 8 MiB); a page belongs to one size class while any of its slots is used. Slots are found from an address by
- * arithmetic: address -> region -> page. A region without used pages goes back to the pool; one of each kind
- * is kept, so that use that swings about a level costs nothing, and is cut anew when another kind needs it.
+ * Slab allocator. A region of the pool is cut into pages of one kind (128 of 64 KiB, 8 of 1 MiB, or one
+ * of 8 MiB); a page belongs to one size class while any of its slots is used. Slots are found from an
+ * address by arithmetic: address -> region -> page. A region without used pages goes back to the pool;
+ * one of each kind is kept, so that use that swings about a level costs nothing, and is cut anew when
+ * another kind needs it.
  *
- * A slot costs 8 bytes (struct slot) beside its usable bytes, from the class of 8 KiB on 64 bytes, which put its
- * data on a cache line.
+ * A slot costs 8 bytes (struct slot) beside its usable bytes, from the class of 8 KiB on 64 bytes,
+ * which put its data on a cache line.
  *
  * Threads: any. One short lock; region_get is called without it.
  */
@@ -38,7 +39,8 @@
 #define SLAB_LINE_FROM_BYTES 8192        /* classes from here have data on a cache line */
 #define SLAB_LINE_BYTES 64
 
-static_assert(SLAB_CLASSES <= sizeof(((struct slab_stats *)0)->class_stats) / sizeof(struct slab_class_stats),
+static_assert(SLAB_CLASSES * sizeof(struct slab_class_stats) <=
+		      sizeof(((struct slab_stats *)0)->class_stats),
 	      "the statistics have room for every class");
 static_assert(sizeof(struct slot) == 8, "a slot's header is 8 bytes");
 
@@ -215,8 +217,9 @@ static struct slab_page *page_take_locked(struct slab *s, unsigned cls)
 	return page;
 }
 
-/* Gives a page without used slots back; returns a region to release once the lock is dropped, or NULL. */
-static struct slab_region *page_release_locked(struct slab *s, struct slab_region *r, struct slab_page *page)
+/* Gives a page without used slots back; returns a region to release without the lock, or NULL. */
+static struct slab_region *page_release_locked(struct slab *s, struct slab_region *r,
+					       struct slab_page *page)
 {
 	s->class[page->cls].pages--;
 	ASAN_UNPOISON_MEMORY_REGION(page->base, 1UL << kind_shift[r->kind]);

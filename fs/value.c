@@ -180,7 +180,8 @@ static int plan_clear(struct value_plan *p, uint64_t idx, uint32_t from, uint32_
 	return 0;
 }
 
-static int inline_punch(struct slab *s, struct value *v, const struct value_hook *h, uint32_t from, uint32_t to)
+static int inline_punch(struct slab *s, struct value *v, const struct value_hook *h, uint32_t from,
+			uint32_t to)
 {
 	struct value_plan p;
 
@@ -207,7 +208,8 @@ static void chunk_range(uint64_t idx, uint64_t off, uint64_t end, uint32_t *ret_
 	*ret_to = end - start < VALUE_CHUNK_BYTES ? (uint32_t)(end - start) : VALUE_CHUNK_BYTES;
 }
 
-static int tree_punch(struct slab *s, struct value *v, const struct value_hook *h, uint64_t off, uint64_t end)
+static int tree_punch(struct slab *s, struct value *v, const struct value_hook *h, uint64_t off,
+		      uint64_t end)
 {
 	uint64_t first = off / VALUE_CHUNK_BYTES, last = (end - 1) / VALUE_CHUNK_BYTES;
 	uint64_t whole_first = first, whole_last = last + 1; /* first included, last not */

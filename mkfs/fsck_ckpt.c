@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads every checkpoint, and finds the files that belong to none. */
-#include "mkfs/fsck_internal.h"
+#include "mkfs/fsck_index.h"
 
 #include "common/io.h"
 
@@ -14,40 +14,61 @@
 
 #define NAME_BYTES 64
 
-static int count_item(void *ctx, uint64_t seg, uint8_t type, const void *data, size_t len)
-{
-	struct fsck *f = ctx;
+struct ckpt_walk {
+	struct fsck *f;
+	struct fsck_ckpt *ckpt;
+	struct fsck_index index;
+};
 
-	f->ckpts[f->ckpt_count].items++;
-	return 0;
+static int add_item(void *ctx, uint64_t seg, uint8_t type, const void *data, size_t len)
+{
+	struct ckpt_walk *w = ctx;
+
+	w->ckpt->items++;
+	/* After an invalid item the segments are still worth reading for damage. */
+	return w->index.why || fsck_index_add(&w->index, seg, type, data, len) != -ENOMEM ? 0 : -ENOMEM;
 }
 
 static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
 {
-	struct fsck *f = ctx;
+	struct ckpt_walk *w = ctx;
 
-	progress_update(&f->progress, done_bytes, total_bytes);
+	progress_update(&w->f->progress, done_bytes, total_bytes);
+}
+
+static bool index_valid(struct fsck *f, struct fsck_index *x, const struct ckpt_info *info)
+{
+	char name[NAME_BYTES] = "ckpt";
+	struct fsck_place place = { .file = name, .offset = -1, .lsn = info->lsn, .seg = x->why_seg };
+
+	if (!x->why)
+		return fsck_index_check(f, x, info) == 0;
+	ckpt_manifest_name(info->number, name, sizeof(name));
+	fsck_detail(f, &place, "index: %s", x->why);
+	return false;
 }
 
 /* Reads the checkpoint whose slot is f->ckpts[f->ckpt_count]. */
 static int read_one(struct fsck *f, struct ckpt *c)
 {
-	static const struct ckpt_read_ops ops = { count_item, show_progress };
+	static const struct ckpt_read_ops ops = { add_item, show_progress };
 	struct fsck_ckpt *k = &f->ckpts[f->ckpt_count];
+	struct ckpt_walk w = { .f = f, .ckpt = k };
 	char name[NAME_BYTES] = "ckpt";
 	uint64_t bad_seg = 0;
 	int err;
 
 	progress_begin(&f->progress, "reading checkpoints");
-	err = ckpt_read(c, &k->info, &ops, f, &bad_seg);
-	k->valid = err == 0;
+	fsck_index_init(&w.index);
+	err = ckpt_read(c, &k->info, &ops, &w, &bad_seg);
+	k->valid = err == 0 && index_valid(f, &w.index, &k->info);
+	fsck_index_clear(&w.index);
 	if (err == -EBADMSG || err == -EIO) {
 		struct fsck_place place = { .file = name, .offset = -1, .seg = bad_seg };
 
 		ckpt_manifest_name(k->info.number, name, sizeof(name));
 		place.lsn = k->info.lsn;
-		fsck_note(f, &place, "the checkpoint can't be used: this segment is missing, short or "
-			  "damaged");
+		fsck_detail(f, &place, "this segment is missing, short or damaged");
 		err = 0;
 	}
 	return err;

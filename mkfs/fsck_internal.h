@@ -6,7 +6,7 @@
  * finds by fsck_problem and fsck_note:
  *   fsck_super.c  superblock copies, key
  *   fsck_log.c    every record of both pools
- *   fsck_ckpt.c   every manifest and segment, files that belong to none
+ *   fsck_ckpt.c   every manifest and segment, files that belong to none; with fsck_index.h, the index
  *   fsck_chain.c  whether a checkpoint and the log together reach; what may be dropped
  * A check returns 0 also when it found problems; -errno is an operational error, already reported.
  */
@@ -49,7 +49,7 @@ struct fsck_pool {
 
 struct fsck_ckpt {
 	struct ckpt_info info;
-	bool valid;    /* every segment was read and is good */
+	bool valid;    /* every segment was read and is good, and so is the index in them */
 	uint64_t items;
 };
 
@@ -81,6 +81,10 @@ void fsck_repaired(struct fsck *f, int err, const char *what);
 
 /* Something worth saying that is not wrong. */
 void fsck_note(struct fsck *f, const struct fsck_place *place, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* What a problem that is reported later consists of. */
+void fsck_detail(struct fsck *f, const struct fsck_place *place, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* Couldn't check: reports it once. Returns err. */

@@ -91,6 +91,18 @@ void fsck_note(struct fsck *f, const struct fsck_place *place, const char *fmt, 
 	finding_print(f, place, text, " (normal)");
 }
 
+void fsck_detail(struct fsck *f, const struct fsck_place *place, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	finding_add(f, "detail", place, text, false);
+	finding_print(f, place, text, "");
+}
+
 int fsck_fail(struct fsck *f, const char *what, int err)
 {
 	progress_end(&f->progress);

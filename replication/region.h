@@ -33,7 +33,7 @@ struct region_backend_ops {
 	/* Makes [off, off+len) usable (faulted in) / gives its memory back. -ENOMEM. */
 	int (*commit)(void *be, uint64_t off, uint64_t len);
 	void (*decommit)(void *be, uint64_t off, uint64_t len);
-	bool (*hugepages)(void *be); /* true when any segment lies in reserved hugepages */
+	bool (*hugepages)(void *be); /* true when memory lies in huge pages (reserved or not) */
 	void (*close)(void *be);
 };
 extern const struct region_backend_ops region_memfd_ops;

@@ -223,7 +223,7 @@ START_TEST(rename_moves_and_replaces)
 {
 	uint64_t d1 = make(&f, ROOT, "d1", S_IFDIR), d2 = make(&f, ROOT, "d2", S_IFDIR);
 	uint64_t a = make(&f, d1, "a", S_IFREG), b = make(&f, d1, "b", S_IFREG);
-	uint64_t sub = make(&f, d1, "sub", S_IFDIR), cookie, ino;
+	uint64_t sub = make(&f, d1, "sub", S_IFDIR), cookie, ino = 0;
 	char text[256];
 
 	ck_assert_int_eq(do_rename(&f, sub, d1, "sub", d2, "sub2", 0, 0), 0);
@@ -258,7 +258,7 @@ END_TEST
 START_TEST(rename_exchanges)
 {
 	uint64_t d1 = make(&f, ROOT, "d1", S_IFDIR), d2 = make(&f, d1, "d2", S_IFDIR);
-	uint64_t a = make(&f, ROOT, "a", S_IFREG), ino;
+	uint64_t a = make(&f, ROOT, "a", S_IFREG), ino = 0;
 	char text[256];
 
 	ck_assert_int_eq(do_rename(&f, a, ROOT, "a", d1, "none", 0, EXCHANGE), -ENOENT);

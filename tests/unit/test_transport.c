@@ -199,7 +199,9 @@ START_TEST(runs_out_of_credits_and_gets_them_back)
 	} else {
 		ck_assert_uint_eq(pair_next_of(&p, p.primary, TRANSPORT_EVENT_WRITABLE).lane, 0);
 	}
-	ck_assert_int_eq(pair_post(&p, p.primary, 0, "x", 1, 0, 5), 1);
+	/* An injector's early WRITABLE was for a part: there is another for the rest. */
+	while (pair_post(&p, p.primary, 0, "x", 1, 0, 5) == 0)
+		ck_assert_int_eq(pair_next(&p, p.primary).kind, TRANSPORT_EVENT_WRITABLE);
 	ck_assert_uint_eq(pair_next(&p, p.mirror).lane, 0);
 	pair_close(&p);
 }
