@@ -539,7 +539,7 @@ static unsigned long mapped_pages(void)
 	return pages;
 }
 
-/* KVFS_TEST_CYCLES=10000 for the long run. */
+/* CK_RUN_CASE=cycles KVFS_TEST_CYCLES=10000 for the long run. */
 START_TEST(connects_and_disconnects_without_a_leak)
 {
 	const char *env = getenv("KVFS_TEST_CYCLES");
@@ -587,6 +587,9 @@ int main(void)
 	tcase_add_loop_test(t, refuses_posts_outside_the_window, 0, KINDS);
 	tcase_add_loop_test(t, waits_and_wakes, 0, KINDS);
 	tcase_add_loop_test(t, takes_posts_from_many_threads, 0, KINDS);
+	suite_add_tcase(s, t);
+	t = tcase_create("cycles");
+	tcase_set_timeout(t, 600);
 	tcase_add_loop_test(t, connects_and_disconnects_without_a_leak, 0, KINDS);
 	suite_add_tcase(s, t);
 	return unit_run(s);
