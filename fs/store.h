@@ -12,6 +12,7 @@
  * Readdir cookies: "." is 1, ".." is 2; each name gets its directory's next cookie when it is made and keeps
  * it (also when rename replaces what it names), so offsets survive changes.
  */
+#include "fs/htable.h"
 #include "fs/image_obj.h"
 #include "fs/slab.h"
 #include "fs/value.h"
@@ -19,7 +20,6 @@
 
 #include <stdbool.h>
 #include <sys/stat.h>
-#include <urcu/rculfhash.h>
 
 #define STORE_ROOT_INO 1
 
@@ -27,12 +27,11 @@ struct store;
 struct store_dir;    /* a directory's entries, by cookie */
 struct store_xattrs; /* an inode's extended attributes */
 
-/* At most about 180 bytes: a key costs at most 256 bytes of metadata beside its name and value. */
+/* 136 bytes: a key costs at most 256 bytes of metadata beside its name and value. */
 struct inode {
-	struct cds_lfht_node hash;
+	struct htable_node hash;
 	struct image_obj img;
 	uint64_t ino;         /* never reused */
-	uint64_t parent_ino;  /* directories: for ".." */
 	uint64_t lookups;     /* the kernel's references (lookup count); not in the image */
 	uint64_t last_lsn;    /* newest record that changed it (relatime updates excepted) */
 	uint64_t atime_ns, mtime_ns, ctime_ns;
@@ -41,7 +40,10 @@ struct inode {
 	uint32_t gen;
 	union {
 		struct value value;     /* regular files */
-		struct store_dir *dir;  /* directories */
+		struct {
+			struct store_dir *dir;
+			uint64_t parent_ino; /* for ".." */
+		};                      /* directories */
 		char *target;           /* symlinks */
 	} u;
 	struct store_xattrs *xattrs;  /* NULL: none */
@@ -66,10 +68,16 @@ uint64_t store_next_ino_locked(const struct store *st);
  * Executes a record: all or nothing. stage: the WRITE's prepared slots (value_stage), consumed on success;
  * NULL lets it stage here (mirror, recovery). Errors are those of the system call the record stands for:
  * -ENOENT, -EEXIST, -ENOTDIR, -EISDIR, -ENOTEMPTY, -ENOSPC, -EFBIG, -EMLINK, -ENOMEM, -ENODATA (xattr),
- * -EINVAL (rename into own subtree, operation on a wrong file type), -ENXIO (CREATE with a wrong ino).
+ * -EPERM (LINK of a directory), -ENAMETOOLONG, -E2BIG (xattr value), -EOPNOTSUPP (FALLOCATE mode),
+ * -EINVAL (rename into own subtree, operation on a wrong file type, a name that is not the key's), -ENXIO
+ * (CREATE with a wrong ino). COPY takes at most RECORD_DATA_MAX bytes that lie within the source (-EINVAL).
  * On a mirror any error means divergence.
  */
 int store_apply_locked(struct store *st, const struct record *r, struct value_stage *stage);
+
+/* References to what [off, off+len) of a regular file holds now (value_refs): after a WRITE was applied they are
+ * the stable memory its record is sent from. Returns their number. */
+int store_write_refs_locked(struct inode *in, uint64_t off, uint64_t len, struct value_ref *refs, int max);
 
 /* LSN of the last applied record; set while loading a checkpoint. */
 uint64_t store_lsn_locked(const struct store *st);

@@ -70,4 +70,28 @@ int ckpt_pin_info(struct ckpt *c, const struct ckpt_info *info);
 bool ckpt_is_bad(struct ckpt *c, uint64_t number);
 void ckpt_mark_bad(struct ckpt *c, uint64_t number, bool bad);
 
+/* A checkpoint being written: ckpt_writer.c fills it, ckpt_commit.c begins and ends it. */
+struct ckpt_writer {
+	struct ckpt *c;
+	struct ckpt_io *io;
+	struct ckpt_info base;      /* number 0: there is none */
+	struct ckpt_manifest m;     /* base's segments, then the finished new ones */
+	uint32_t segs_cap, base_segs;
+	int err;                    /* the first; only abort is allowed then */
+
+	struct ckpt_seg seg;        /* the segment being filled */
+	struct ckpt_io_file *file;  /* its file; NULL until its first block is begun */
+	struct ckpt_io_file *closing; /* the one before, full but not synced */
+
+	uint8_t *buf;               /* the block being filled, NULL: none */
+	uint8_t *block;             /* where in buf its header is */
+	uint32_t used, room;        /* payload bytes */
+	uint32_t item_count;
+};
+
+/* Ends the last segment and syncs all of them. The writer's first error. */
+int ckpt_writer_finish(struct ckpt_writer *w);
+/* Closes the open files after an error; waits for their writes. */
+void ckpt_writer_discard(struct ckpt_writer *w);
+
 #endif

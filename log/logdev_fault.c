@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The log-device fault injector. The plan and the counters are global under fault_lock; the lock isn't held
- * over the inner device's operations.
+ * The log-device fault injector. The plan and the counters are global under fault_lock; the lock
+ * isn't held over the inner device's operations.
  */
 #include "log/logdev_fault.h"
 

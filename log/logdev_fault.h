@@ -2,9 +2,9 @@
 #ifndef KVFS_LOG_LOGDEV_FAULT_H
 #define KVFS_LOG_LOGDEV_FAULT_H
 /*
- * The log-device fault injector: wraps logdev_mem_ops or logdev_pmemlog_ops and spoils the n-th operation
- * that reaches the medium. Appends, rewinds and checks of all wrapped devices are counted together,
- * from 1, so a test loops n from 1 until a run ends with the fault not reached:
+ * The log-device fault injector: wraps logdev_mem_ops or logdev_pmemlog_ops and spoils the n-th
+ * operation that reaches the medium. Appends, rewinds and checks of all wrapped devices are
+ * counted together, from 1, so a test loops n from 1 until a run ends with the fault not reached:
  *
  *   logdev_fault_wrap(&logdev_mem_ops);
  *   logdev_fault_arm(&(struct logdev_fault){ .kind = LOGDEV_FAULT_CRASH, .at = n });
@@ -28,7 +28,7 @@ enum logdev_fault_kind {
 };
 
 /* After a crash every append, rewind and check fails with -EIO until disarm. A tear of what is not an
- * append is a crash before it: rewinds are atomic. keep_bytes is taken modulo the append's length. */
+ * append is a crash before it: rewinds are atomic. keep_bytes is taken modulo its length. */
 struct logdev_fault {
 	enum logdev_fault_kind kind;
 	uint64_t at;        /* which operation, from 1 */

@@ -3,12 +3,12 @@
  * The real log device: a libpmemlog pool. The only file that knows this library (it is deprecated
  * upstream).
  *
- * libpmemlog drops the result of msync(2), so on an ordinary file an append could return success with
- * nothing on the medium. It leaves errno set then: when it is, the pool is fsynced through a descriptor
- * of our own, whose writeback-error cursor nobody else moves, and that result counts.
+ * libpmemlog drops the result of msync(2), so on an ordinary file an append could return success
+ * with nothing on the medium. It leaves errno set then: when it is, the pool is fsynced through a
+ * descriptor of our own, whose writeback-error cursor nobody else moves, and that result counts.
  *
- * The library gives pools by path only: /proc/self/fd/N/name leads to the name in dirfd. It keeps an
- * exclusive flock while a pool is open.
+ * The library gives pools by path only: /proc/self/fd/N/name leads to the name in dirfd. It keeps
+ * an exclusive flock while a pool is open.
  * Threads: one writer; used() is tracked here, so readers take no lock of the library.
  */
 #include "log/logdev.h"
@@ -177,7 +177,7 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 		rc = open_errno(errno);
 		goto free_dev;
 	}
-	/* The library's message for these is "invalid argument" or worse; it also maps what is no file. */
+	/* Told apart here: the library would also map what is no file. */
 	if (fstat(dev->fd, &st) != 0 || !S_ISREG(st.st_mode) ||
 	    st.st_size < (off_t)PMEMLOG_MIN_POOL) {
 		rc = -EBADMSG;
@@ -269,9 +269,9 @@ static bool pmemlog_dev_is_pmem(struct logdev *dev)
 }
 
 /*
- * The mapping is MAP_SHARED, so this only unmaps pages: their contents, dirty or not, stay in the page
- * cache. Only the last FORGET_WINDOW_BYTES below offset, so that frequent calls stay cheap. On pmem there
- * is no page cache and nothing to save.
+ * The mapping is MAP_SHARED, so this only unmaps pages: their contents, dirty or not, stay in the
+ * page cache. Only the last FORGET_WINDOW_BYTES below offset, so that frequent calls stay cheap.
+ * On pmem there is no page cache and nothing to save.
  */
 static void pmemlog_dev_forget(struct logdev *dev, uint64_t offset)
 {

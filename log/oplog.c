@@ -244,10 +244,7 @@ static void append_publish(struct oplog *log, struct oplog_pool *p, uint64_t byt
 	p->epoch = epoch;
 	pthread_mutex_unlock(&log->lock);
 	atomic_store_explicit(&log->last_lsn, p->last_lsn, memory_order_release);
-	if (p->used - p->forgot >= OPLOG_FORGET_BYTES) {
-		log->ops->forget(p->dev, p->used);
-		p->forgot = p->used;
-	}
+	oplog_pool_forget(log->ops, p, p->used, &p->forgot);
 }
 
 int oplog_append(struct oplog *log, const struct iovec *iov, int iovcnt, uint64_t first_lsn,

@@ -27,8 +27,13 @@ struct oplog_mark {
 #define OPLOG_MARK_BYTES (64ULL << 10)
 #define OPLOG_MARK_RECORDS 256
 
-/* Pool bytes appended or read between two logdev forget calls. */
+/*
+ * Pool bytes appended or read between two logdev forget calls, and the begin of each pool that
+ * always stays mapped: a page mapped anew cost 10 us and more on the virtual machine where it was
+ * measured, several times the append itself. So only large logs pay it, and resident memory stays within about OPLOG_KEEP_BYTES a pool.
+ */
 #define OPLOG_FORGET_BYTES (8ULL << 20)
+#define OPLOG_KEEP_BYTES (64ULL << 20)
 
 #define OPLOG_GENERATION_BYTES \
 	(sizeof(struct record_header) + sizeof(struct record_common) + \
@@ -86,6 +91,10 @@ static inline struct oplog_pool *oplog_other(struct oplog *log)
 	return &log->pools[1 - log->active];
 }
 
+/* Drops resident pages below offset when enough came since *forgot, which it moves. Any thread. */
+void oplog_pool_forget(const struct logdev_ops *ops, const struct oplog_pool *p, uint64_t offset,
+		       uint64_t *forgot);
+
 /* Remembers where the record lsn begins if the last mark is far enough. Without memory it is
  * left out: reading is only slower. */
 void oplog_pool_mark(struct oplog_pool *p, uint64_t lsn, uint64_t offset);
@@ -95,8 +104,8 @@ void oplog_pool_mark(struct oplog_pool *p, uint64_t lsn, uint64_t offset);
 struct oplog_mark oplog_pool_find(const struct oplog_pool *p, uint64_t lsn);
 
 /*
- * Finds what the opened device p->dev holds and fills p. -EBADMSG with *ret_why: the generation record is
- * invalid or not ours. One that was torn as it was written counts as an empty pool.
+ * Finds what the opened device p->dev holds and fills p. -EBADMSG with *ret_why: the generation
+ * record is invalid or not ours. One that was torn as it was written counts as an empty pool.
  */
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
 		    struct oplog_pool *p, const char **ret_why);

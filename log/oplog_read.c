@@ -119,8 +119,13 @@ int oplog_read(struct oplog *log, uint64_t from_lsn, void *buf, size_t cap, size
 		rc = span_skip_to(&s, next);
 		if (rc == 0)
 			rc = span_copy(&s, (uint8_t *)buf + done, cap - done, &len);
-		if (rc == 0 && (s.offset - len) / OPLOG_FORGET_BYTES != s.offset / OPLOG_FORGET_BYTES)
-			log->ops->forget(s.pool->dev, s.offset);
+		if (rc == 0) { /* without state of a reader: once in each OPLOG_FORGET_BYTES */
+			uint64_t forgot = s.offset - s.offset % OPLOG_FORGET_BYTES;
+
+			if (s.offset - len < forgot)
+				forgot -= OPLOG_FORGET_BYTES;
+			oplog_pool_forget(log->ops, s.pool, s.offset, &forgot);
+		}
 		span_unpin(log, &s);
 		done += len;
 		next = rc == 0 ? s.lsn : next;
@@ -153,12 +158,8 @@ static int replay_pool(struct oplog *log, struct oplog_pool *p, uint64_t after_l
 		rc = r.lsn > after_lsn ? apply(ctx, &r) : 0;
 		if (rc != 0)
 			return rc;
-		if (at.offset - forgot >= OPLOG_FORGET_BYTES) {
-			log->ops->forget(p->dev, at.offset);
-			forgot = at.offset;
-		}
+		oplog_pool_forget(log->ops, p, at.offset, &forgot);
 	}
-	log->ops->forget(p->dev, p->used);
 	return 0;
 }
 

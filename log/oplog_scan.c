@@ -2,21 +2,31 @@
 /*
  * What the pools hold when the log is opened. Runs before anyone else knows the log: no locks.
  *
- * Begin of a pool: rewind, append of the generation record, then records. A crash leaves, in this order:
+ * Begin of a pool: rewind, append of the generation record, then records. A crash leaves, in this
+ * order:
  *   before the rewind          both pools as they were; the older is wholly covered by a checkpoint
  *   after it                   an empty pool; the other goes on being the newest
- *   in the generation record   at most OPLOG_GENERATION_BYTES, invalid or those of the pool's former life:
+ *   in the generation record   at most OPLOG_GENERATION_BYTES, invalid or of the pool's former life:
  *                              no record was in it yet, so it counts as empty
  *   after it                   a new, empty newest pool whose base is the older's last LSN + 1
  *   in an append               an invalid tail of the newest pool; nothing of it was acknowledged
- * Anything else is damage: a longer pool without its generation record, or pools that don't meet, and
- * that is reported, not mended.
+ * Anything else is damage: a longer pool without its generation record, or pools that don't meet,
+ * and that is reported, not mended.
  */
 #include "log/oplog_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+void oplog_pool_forget(const struct logdev_ops *ops, const struct oplog_pool *p, uint64_t offset,
+		       uint64_t *forgot)
+{
+	if (offset < OPLOG_KEEP_BYTES || offset - *forgot < OPLOG_FORGET_BYTES)
+		return;
+	ops->forget(p->dev, offset);
+	*forgot = offset;
+}
 
 void oplog_pool_mark(struct oplog_pool *p, uint64_t lsn, uint64_t offset)
 {
@@ -91,12 +101,8 @@ static void scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uin
 		p->last_lsn = r.lsn;
 		p->epoch = r.epoch;
 		p->used += bytes;
-		if (p->used - forgot >= OPLOG_FORGET_BYTES) {
-			ops->forget(p->dev, p->used);
-			forgot = p->used;
-		}
+		oplog_pool_forget(ops, p, p->used, &forgot);
 	}
-	ops->forget(p->dev, p->used);
 }
 
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,

@@ -5,7 +5,7 @@
  * A volume: the directory mkfs.kvfs makes, and its superblock.
  *
  *   VOLUME/superblock   two copies of the superblock (offsets 0 and 64 KiB), also the lock (flock)
- *   VOLUME/key          the volume key, hex, mode 0600
+ *   VOLUME/key          the volume key, hex, and the volume's UUID; mode 0600
  *   VOLUME/log.0 log.1  libpmemlog pools
  *   VOLUME/ckpt/        checkpoint segments and manifests
  *   VOLUME/control      the running daemon's control socket
@@ -40,6 +40,7 @@ struct volume_super {
 	uint32_t node_id;        /* random, non-zero, differs between the volume's nodes */
 	uint64_t log_bytes;      /* both pools together */
 	uint64_t created_ns;
+	uint64_t sequence;       /* of the last write; volume_write_super raises it */
 	uint64_t promised_epoch; /* the newest epoch this node has promised to obey */
 	uint8_t key_id[16];      /* hash of the key: tells a wrong key file from a damaged one */
 	bool is_pmem;            /* what mkfs found: logs on DAX */
@@ -51,6 +52,7 @@ struct volume {
 	char *path;              /* absolute */
 	struct volume_super super;
 	bool used_second_copy;   /* the first superblock copy was damaged */
+	unsigned copy;           /* the copy super was read from: the other is written first */
 	uint8_t key[VOLUME_KEY_BYTES];
 };
 
@@ -64,18 +66,55 @@ struct volume {
 int volume_open(const char *path, bool readonly_probe, struct volume **ret_v, const char **ret_why);
 void volume_close(struct volume *v);
 
-/* Writes both copies durably, one after the other. Blocks. -EIO, -ENOSPC. */
+/*
+ * Writes both copies durably, one after the other, that which is not in use first: so at each moment
+ * one whole copy is on media. Blocks. -EIO, -ENOSPC.
+ */
 int volume_write_super(struct volume *v);
 
-/* For mkfs: superblock encode/decode of one 4096-byte copy. decode: -EBADMSG, -ENODATA (magic),
- * -EPROTONOSUPPORT. */
+/*
+ * The parts volume_open is made of, for mkfs.kvfs and fsck.kvfs, which also work on what is
+ * incomplete or damaged.
+ *
+ * volume_lock opens the superblock file (create: makes an empty one) and locks it; closing the
+ * descriptor unlocks. -ENOENT, -EBUSY, -EROFS, -EACCES.
+ */
+enum volume_lock_mode { VOLUME_LOCK_READ_ONLY, VOLUME_LOCK_WRITE, VOLUME_LOCK_CREATE };
+int volume_lock(int dirfd, enum volume_lock_mode mode, int *ret_lockfd);
+
+/* Reads copy 0 or 1. As volume_super_decode; a missing or short copy is -ENODATA; -EIO. */
+int volume_super_read(int fd, unsigned copy, struct volume_super *ret_s);
+
+/*
+ * Chooses the copy that counts: the valid one with the higher sequence. -EPROTONOSUPPORT when either
+ * is of another version, -ENODATA when neither has the magic, -EBADMSG when none is valid, -EIO.
+ */
+int volume_super_choose(int fd, struct volume_super *ret_s, unsigned *ret_copy);
+
+/* One 4096-byte copy. decode: -EBADMSG, -ENODATA (magic), -EPROTONOSUPPORT. Pure. */
+#define VOLUME_SUPER_COPIES 2
 #define VOLUME_SUPER_BYTES 4096
 #define VOLUME_SUPER_COPY_OFFSET 65536
 void volume_super_encode(const struct volume_super *s, uint8_t out[VOLUME_SUPER_BYTES]);
 int volume_super_decode(const uint8_t in[VOLUME_SUPER_BYTES], struct volume_super *ret_s);
 
-/* Reads a key file (64 hex digits and newline). -EBADMSG when it is not one. */
-int volume_key_read(int dirfd, const char *name, uint8_t ret_key[VOLUME_KEY_BYTES]);
+/* True for at most VOLUME_LABEL_MAX bytes of UTF-8 text without control characters. */
+bool volume_label_valid(const char *label, size_t len);
+
+/*
+ * A key file: 64 hex digits, newline, then "uuid=" and the volume's UUID, newline. The second line may
+ * be missing: *ret_uuid is all zero then. read: -EBADMSG when it is not one, errors of open.
+ * write: the whole file, durable, mode 0600.
+ */
+int volume_key_read(int dirfd, const char *name, uint8_t ret_key[VOLUME_KEY_BYTES],
+		    uint8_t ret_uuid[16]);
+int volume_key_write(int dirfd, const char *name, const uint8_t key[VOLUME_KEY_BYTES],
+		     const uint8_t uuid[16]);
 void volume_key_id(const uint8_t key[VOLUME_KEY_BYTES], uint8_t ret_id[16]);
+
+/* "3f1c…-…": 36 characters and NUL. parse takes exactly those 36. -EINVAL. */
+#define VOLUME_UUID_TEXT_BYTES 37
+char *volume_uuid_format(const uint8_t uuid[16], char out[VOLUME_UUID_TEXT_BYTES]);
+int volume_uuid_parse(const char *text, size_t len, uint8_t ret_uuid[16]);
 
 #endif

@@ -134,6 +134,7 @@ static void commit_fail(struct commit *c, struct commit_batch *b, int err)
 	pthread_mutex_lock(&c->lock);
 	first = !c->failed;
 	c->failed = true;
+	atomic_store_explicit(&c->room, 0, memory_order_relaxed); /* nothing is admitted any more */
 	commit_drain_locked(c, &done);
 	for (unsigned i = 0; b && i < b->count; i++)
 		cds_list_add_tail(&b->ops[i]->node, &done);
@@ -334,7 +335,7 @@ static void *commit_timer(void *arg)
 		n = commit_expired_locked(c, &c->waiters, now, expired, n, 256);
 		n = commit_expired_locked(c, &c->incoming, now, expired, n, 256);
 		if (n == 0) {
-			commit_sleep_locked(c, now + COMMIT_TICK_NS);
+			thread_cond_wait_until(&c->ended, &c->lock, now + COMMIT_TICK_NS);
 			continue;
 		}
 		pthread_mutex_unlock(&c->lock);
@@ -365,6 +366,7 @@ int commit_create(struct oplog *log, const struct commit_config *cfg, struct com
 	CDS_INIT_LIST_HEAD(&c->waiters);
 	thread_mutex_init_adaptive(&c->lock);
 	thread_cond_init(&c->changed);
+	thread_cond_init(&c->ended);
 	commit_room_init(c);
 	err = thread_start(&c->timer, "kv-commit", commit_timer, c);
 	if (err) {
@@ -388,10 +390,12 @@ void commit_destroy(struct commit *c)
 	c->failed = true;
 	commit_drain_locked(c, &done);
 	pthread_cond_broadcast(&c->changed);
+	pthread_cond_broadcast(&c->ended);
 	pthread_mutex_unlock(&c->lock);
 	if (c->timer_started)
 		pthread_join(c->timer, NULL);
 	commit_finish(&done, -EIO);
+	pthread_cond_destroy(&c->ended);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);

@@ -38,6 +38,7 @@ struct commit {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;          /* lock: leader gone, durable moved, room made, post ended */
 	unsigned sleepers;               /* lock: threads waiting on changed */
+	pthread_cond_t ended;            /* stopping; the timer's own: on changed, each write would wake it */
 	struct cds_list_head incoming;   /* lock: enqueued, not appended */
 	struct cds_list_head pending;    /* lock: appended, above the commit point */
 	struct cds_list_head waiters;    /* lock: by LSN */

@@ -166,7 +166,7 @@ void commit_stats(struct commit *c, struct commit_stats *ret_stats)
 	s.links = c->link_count;
 	s.timeouts = c->timeouts;
 	s.failed = c->failed;
-	s.waiting_for_log = c->sleepers > 1 && atomic_load(&c->checkpoint_wanted);
+	s.waiting_for_log = c->sleepers > 0 && atomic_load(&c->checkpoint_wanted);
 	pthread_mutex_unlock(&c->lock);
 	*ret_stats = s;
 }

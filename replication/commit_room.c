@@ -27,6 +27,8 @@ void commit_room_update_locked(struct commit *c)
 	struct oplog_usage u;
 	uint64_t room;
 
+	if (c->failed)
+		return;
 	oplog_usage(c->log, &u);
 	room = u.active_capacity_bytes - u.active_used_bytes;
 	if (u.can_switch)

@@ -33,6 +33,7 @@ struct region_backend_ops {
 	/* Makes [off, off+len) usable (faulted in) / gives its memory back. -ENOMEM. */
 	int (*commit)(void *be, uint64_t off, uint64_t len);
 	void (*decommit)(void *be, uint64_t off, uint64_t len);
+	bool (*hugepages)(void *be); /* true when memory lies in huge pages (reserved or not) */
 	void (*close)(void *be);
 };
 extern const struct region_backend_ops region_memfd_ops;
@@ -51,11 +52,22 @@ int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes
 		       uint64_t reserve_bytes, struct region_pool **ret_pool);
 void region_pool_destroy(struct region_pool *p); /* joins the thread; every region was put */
 
-/* -ENOMEM: the arena is used up (or the machine is). */
+/* -ENOMEM: the arena is used up (or the machine is). A miss blocks while 8 MiB are faulted in. */
 int region_get(struct region_pool *p, struct region *ret_region);
 void region_put(struct region_pool *p, const struct region *r);
 
 void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes);
+
+/*
+ * From now on regions are registered by ops before they are handed out; those present are registered here.
+ * ops NULL ends it. Blocks (a device may take milliseconds a region), with the pool's lock held: call it
+ * while lanes are set up, not in traffic. The registrar's error, nothing registered then.
+ */
+int region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx);
+
+/* The registrar's handle for the region that contains addr, NULL without one. Any thread, no lock. The
+ * caller owns something in that region. (A region's own `registered` is as of region_get.) */
+void *region_pool_handle(const struct region_pool *p, const void *addr);
 
 struct region_stats {
 	uint64_t arena_bytes, used_bytes, reserve_bytes, ready_bytes;

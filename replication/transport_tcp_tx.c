@@ -53,7 +53,8 @@ static int out_reserve_locked(struct tcp_lane *l, size_t len)
 
 	if (l->out_cap - l->out_end >= len)
 		return 0;
-	memmove(l->out, l->out + l->out_start, pending);
+	if (pending > 0)
+		memmove(l->out, l->out + l->out_start, pending);
 	l->out_start = 0;
 	l->out_end = pending;
 	if (l->out_cap - pending >= len)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: the record decoder, as log recovery runs it over a pool's bytes. What it accepts must encode
- * to the same bytes again. Since a fuzzer doesn't find checksums, each input is also tried with the
- * checksum made right (data length guessed as the decoder takes it).
+ * Fuzz target: the record decoder, as log recovery runs it over a pool's bytes. What it accepts
+ * must encode to the same bytes again. Since a fuzzer doesn't find checksums, each input is also
+ * tried with the checksum made right (data length guessed as the decoder takes it).
  */
 #include "log/record.h"
 

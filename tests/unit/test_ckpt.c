@@ -7,12 +7,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static struct ckpt_fixture fx;
@@ -58,8 +61,8 @@ START_TEST(round_trip)
 	struct ckpt_stats stats;
 
 	ckpt_set_hooks(fx.c, &ways[_i]);
-	fixture_commit(&fx, 100, 0, 400, 0, &info);
-	fixture_expect(&fx, &info, 0, 400);
+	fixture_commit(&fx, 100, 0, 200, 0, &info);
+	fixture_expect(&fx, &info, 0, 200);
 	ckpt_stats(fx.c, &stats);
 	ck_assert_uint_eq(stats.total_count, 1);
 	ck_assert_uint_eq(stats.written_bytes, info.bytes);
@@ -69,7 +72,7 @@ START_TEST(round_trip)
 	ck_assert_int_eq(ckpt_list(fx.c, infos), 1);
 	ck_assert_uint_eq(infos[0].next_ino, 1100);
 	ck_assert_uint_eq(infos[0].epoch, 3);
-	fixture_expect(&fx, &infos[0], 0, 400);
+	fixture_expect(&fx, &infos[0], 0, 200);
 }
 END_TEST
 
@@ -210,14 +213,14 @@ START_TEST(leftovers_go_at_begin)
 }
 END_TEST
 
-/* Every byte of a small segment and its length matter. */
+/* Each byte of the headers and items matters, and the padding's too (sampled). */
 START_TEST(damage_is_found)
 {
 	struct ckpt_info info, infos[2];
 	uint64_t bad;
 
 	fixture_commit(&fx, 1, 1, 4, 0, &info);
-	for (off_t off = 0; off < (off_t)info.bytes; off += off < 200 || off > 4000 ? 1 : 97) {
+	for (off_t off = 0; off < (off_t)info.bytes; off += off % 4096 < 100 ? 1 : 61) {
 		fixture_flip(&fx, "seg-0000000000000001", off);
 		bad = 0;
 		ck_assert_msg(ckpt_read(fx.c, &info, NULL, NULL, &bad) == -EBADMSG, "byte %ld",
@@ -325,12 +328,15 @@ static void expect_failure(int expected)
 START_TEST(file_size_limit)
 {
 	struct ckpt_hooks h = { .no_uring = _i & 1, .no_direct = (_i & 2) != 0 };
-	struct rlimit limit = { 8 << 20, 8 << 20 };
+	struct rlimit old, limit;
 
 	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit = (struct rlimit){ 8 << 20, old.rlim_max };
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	ckpt_set_hooks(fx.c, &h);
 	expect_failure(-EFBIG);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
 }
 END_TEST
 
@@ -356,6 +362,93 @@ START_TEST(full_disk)
 }
 END_TEST
 
+/* A filesystem without O_DIRECT: some say so at open, some at the first write. */
+static int refuse_open(void *ctx, int dirfd, const char *name, int flags, mode_t mode)
+{
+	int fd = ckpt_file_ops_system.open(NULL, dirfd, name, flags, mode);
+
+	if (fd < 0 || !(flags & O_DIRECT) || *(int *)ctx != 0)
+		return fd;
+	close(fd);
+	return -EINVAL;
+}
+
+static int refuse_write(void *ctx, int fd, const void *buf, size_t len, off_t off)
+{
+	if (*(int *)ctx != 0 && (fcntl(fd, F_GETFL) & O_DIRECT))
+		return -EINVAL;
+	return ckpt_file_ops_system.write(NULL, fd, buf, len, off);
+}
+
+START_TEST(direct_refused)
+{
+	struct ckpt_file_ops ops = ckpt_file_ops_system;
+	int at_write = _i;
+	struct ckpt_hooks h = { .ops = &ops, .ops_ctx = &at_write, .no_uring = _i == 1,
+				.seg_bytes = 300000 };
+	struct ckpt_stats stats;
+	struct ckpt_info info;
+
+	ops.open = refuse_open;
+	ops.write = refuse_write;
+	ckpt_set_hooks(fx.c, &h);
+	fixture_commit(&fx, 1, 0, 100, 0, &info);
+	fixture_expect(&fx, &info, 0, 100);
+	ckpt_stats(fx.c, &stats);
+	ck_assert(!stats.direct_io || at_write);
+}
+END_TEST
+
+/* As a container's filter does. */
+static void forbid_uring(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { .len = 4, .filter = code };
+
+	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog), 0);
+}
+
+START_TEST(uring_forbidden)
+{
+	struct ckpt_stats stats;
+	struct ckpt_info info;
+
+	forbid_uring();
+	fixture_commit(&fx, 1, 0, 100, 0, &info);
+	fixture_expect(&fx, &info, 0, 100);
+	ckpt_stats(fx.c, &stats);
+	ck_assert(!stats.io_uring);
+}
+END_TEST
+
+/* Little memory may be locked: the root's right to is given up for a while. */
+START_TEST(memlock_too_low)
+{
+	struct rlimit old, none = { 1 << 20, 0 }; /* enough for the ring, not for the buffers */
+	struct ckpt_info info;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &old), 0);
+	none.rlim_max = old.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &none), 0);
+	if (geteuid() == 0) {
+		ck_assert_int_eq(fchown(ckpt_dirfd(fx.c), 65534, 65534), 0);
+		ck_assert_int_eq(fchown(fx.dirfd, 65534, 65534), 0);
+		ck_assert_int_eq(seteuid(65534), 0);
+	}
+	fixture_commit(&fx, 1, 0, 100, 0, &info);
+	fixture_expect(&fx, &info, 0, 100);
+	if (getuid() == 0)
+		ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &old), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ckpt");
@@ -378,6 +471,9 @@ int main(void)
 	tcase_add_test(t, copied_files_load);
 	tcase_add_loop_test(t, file_size_limit, 0, 4);
 	tcase_add_loop_test(t, full_disk, 0, 2);
+	tcase_add_loop_test(t, direct_refused, 0, 2);
+	tcase_add_test(t, memlock_too_low);
+	tcase_add_test(t, uring_forbidden);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fault injector itself, and with it the log's crash test: a run that appends groups, checkpoints and
- * switches is stopped at every n-th operation of the medium, in each way a medium can stop. After each: the
- * log opens, every acknowledged record is there, nothing but a part of the group in flight besides,
- * and the log goes on.
+ * The fault injector itself, and with it the log's crash test: a run that appends groups,
+ * checkpoints and switches is stopped at every n-th operation of the medium, in each way a medium
+ * can stop. After each: the log opens, every acknowledged record is there, nothing but a part of
+ * the group in flight besides, and the log goes on.
  */
 #include "log/logdev_fault.h"
 

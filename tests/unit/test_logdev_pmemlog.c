@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real log device, on pools in a temporary directory, and the operation log on it. This program's own
- * msync and fsync stand before the C library's, to fail when a test says so.
+ * The real log device, on pools in a temporary directory, and the operation log on it. This
+ * program's own msync and fsync stand before the C library's, to fail when a test says so.
  */
 #include "log/logdev.h"
 #include "log/oplog.h"
@@ -251,12 +251,12 @@ START_TEST(oplog_on_the_real_device)
 	log = util_open(OPS, dirfd_, &util_cfg, &range);
 	ck_assert(!oplog_is_pmem(log));
 	ck_assert_int_eq(oplog_start(log, 1, 1), 0);
-	for (; lsn <= 4000; lsn += 4) {
-		int rc = util_append(log, lsn, 4, 1, UTIL_DATA_MAX, false);
+	for (; lsn <= 4000; lsn += UTIL_GROUP_MAX) {
+		int rc = util_append(log, lsn, UTIL_GROUP_MAX, 1, UTIL_DATA_MAX, false);
 
 		if (rc == -ENOSPC) {
 			ck_assert_int_eq(oplog_switch(log, 1), 0);
-			rc = util_append(log, lsn, 4, 1, UTIL_DATA_MAX, false);
+			rc = util_append(log, lsn, UTIL_GROUP_MAX, 1, UTIL_DATA_MAX, false);
 		}
 		ck_assert_int_eq(rc, 0);
 	}

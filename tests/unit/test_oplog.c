@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operation log on the model medium: append, switch, read, replay, what it refuses, damage it must
- * see, and readers beside the appender. Crashes are in test_logdev_fault.c.
+ * The operation log on the model medium: append, switch, read, replay, what it refuses, damage it
+ * must see, and readers beside the appender. Crashes are in test_logdev_fault.c.
  */
 #include "log/oplog.h"
 

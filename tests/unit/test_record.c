@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records: each operation survives encode, seal, decode; the decoder refuses everything else. Also writes the
- * fuzz corpus: "test_record --corpus DIR".
+ * Records: each operation survives encode, seal, decode; the decoder refuses everything else. Also
+ * writes the fuzz corpus: "test_record --corpus DIR".
  */
 #include "log/record.h"
 

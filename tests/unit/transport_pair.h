@@ -10,9 +10,10 @@
 #include "replication/transport.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,6 +33,15 @@ struct pair_accept {
 	struct transport_ep *ep;
 };
 
+/* Also outside of Check, where its assertions don't work. */
+static inline void pair_must(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "transport pair: %s (errno %d)\n", what, errno);
+	abort();
+}
+
 static inline uint64_t pair_deadline(void)
 {
 	return clock_mono_ns() + PAIR_DEADLINE_NS;
@@ -45,18 +55,18 @@ static inline void pair_sockets(bool over_tcp, int ret_fds[2])
 	int l;
 
 	if (!over_tcp) {
-		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds), 0);
+		pair_must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds) == 0, "set-up failed");
 		return;
 	}
 	l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	ck_assert_int_ge(l, 0);
-	ck_assert_int_eq(bind(l, (struct sockaddr *)&a, sizeof(a)), 0);
-	ck_assert_int_eq(listen(l, 1), 0);
-	ck_assert_int_eq(getsockname(l, (struct sockaddr *)&a, &len), 0);
+	pair_must(l >= 0, "set-up failed");
+	pair_must(bind(l, (struct sockaddr *)&a, sizeof(a)) == 0, "set-up failed");
+	pair_must(listen(l, 1) == 0, "set-up failed");
+	pair_must(getsockname(l, (struct sockaddr *)&a, &len) == 0, "set-up failed");
 	ret_fds[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	ck_assert_int_eq(connect(ret_fds[1], (struct sockaddr *)&a, sizeof(a)), 0);
+	pair_must(connect(ret_fds[1], (struct sockaddr *)&a, sizeof(a)) == 0, "set-up failed");
 	ret_fds[0] = accept4(l, NULL, NULL, SOCK_CLOEXEC);
-	ck_assert_int_ge(ret_fds[0], 0);
+	pair_must(ret_fds[0] >= 0, "set-up failed");
 	close(l);
 }
 
@@ -88,11 +98,11 @@ static inline void pair_open(struct pair *p, const struct transport_ops *ops, bo
 
 	pair_sockets(over_tcp, fds);
 	a.fd = fds[0];
-	ck_assert_int_eq(thread_start(&thread, "kv-accept", pair_accept_main, &a), 0);
+	pair_must(thread_start(&thread, "kv-accept", pair_accept_main, &a) == 0, "set-up failed");
 	r = ops->connect(fds[1], &peer, &params, &p->primary, &why);
-	ck_assert_msg(r == 0, "connect: %s: %s", strerror(-r), why);
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	ck_assert_int_eq(a.result, 0);
+	pair_must(r == 0, why);
+	pair_must(pthread_join(thread, NULL) == 0, "set-up failed");
+	pair_must(a.result == 0, "set-up failed");
 	p->mirror = a.ep;
 	p->ops = ops;
 	close(fds[0]);
@@ -123,7 +133,7 @@ static inline struct transport_event pair_next(struct pair *p, struct transport_
 	struct transport_event ev = { 0 };
 
 	while (p->ops->poll(ep, &ev, 1, 100 * NSEC_PER_MSEC) == 0)
-		ck_assert_msg(clock_mono_ns() < deadline_ns, "no event came");
+		pair_must(clock_mono_ns() < deadline_ns, "no event came");
 	return ev;
 }
 

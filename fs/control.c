@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server's side of the control socket: see control.h. */
+#include "fs/control.h"
+
+#include "common/clock.h"
+#include "common/io.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define CONTROL_IO_SECONDS 10
+#define CONTROL_CONNECTIONS_MAX 16
+#define CONTROL_CKPT_NS (3600 * NSEC_PER_SEC)
+
+struct control {
+	struct node *node;
+	struct fs *fs;
+	int listen_fd, stop_fd, shutdown_fd;
+	pthread_t thread;
+	bool started;
+	pthread_mutex_t lock; /* protects connections */
+	pthread_cond_t idle;
+	unsigned connections;
+};
+
+struct control_conn {
+	struct control *c;
+	int fd;
+};
+
+/* detail: behind what, in one sentence; may be "". */
+static json_t *control_refuse(const char *what, const char *detail)
+{
+	return json_pack("{s:b, s:s+}", "ok", 0, "error", what, detail);
+}
+
+static json_t *control_checkpoint(struct control *c)
+{
+	int err = node_ckpt_make(c->node, CONTROL_CKPT_NS);
+
+	if (err)
+		return control_refuse("checkpoint failed: ", strerror(-err));
+	return json_pack("{s:b, s:I}", "ok", 1, "lsn", (json_int_t)c->node->ckpt_lsn);
+}
+
+static json_t *control_shutdown(struct control *c)
+{
+	int err = c->fs ? fs_unmount(c->fs, false) : 0;
+	uint64_t one = 1;
+
+	if (err == -EBUSY)
+		return control_refuse(c->fs->mountpoint, " is in use: close its files and leave its directories first");
+	if (err)
+		return control_refuse("cannot unmount: ", strerror(-err));
+	io_write_full(c->shutdown_fd, &one, sizeof(one));
+	return json_pack("{s:b, s:i}", "ok", 1, "pid", (int)getpid());
+}
+
+static json_t *control_serve(struct control *c, const char *line)
+{
+	json_t *request = json_loads(line, JSON_REJECT_DUPLICATES, NULL), *reply;
+	const char *cmd = json_string_value(json_object_get(request, "cmd"));
+
+	if (!cmd)
+		reply = control_refuse("the request is not a JSON object with a cmd", "");
+	else if (strcmp(cmd, "status") == 0)
+		reply = status_json(c->node, c->fs);
+	else if (strcmp(cmd, "checkpoint") == 0)
+		reply = control_checkpoint(c);
+	else if (strcmp(cmd, "shutdown") == 0)
+		reply = control_shutdown(c);
+	else
+		reply = control_refuse("unknown command ", cmd);
+	json_decref(request);
+	return reply;
+}
+
+static int control_read_line(int fd, char *line, size_t cap)
+{
+	size_t len = 0;
+
+	while (len + 1 < cap) {
+		ssize_t n = recv(fd, line + len, cap - 1 - len, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -ECONNRESET;
+		len += (size_t)n;
+		line[len] = '\0';
+		if (strchr(line, '\n'))
+			return 0;
+	}
+	return -EMSGSIZE;
+}
+
+static bool control_peer_ok(int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+}
+
+static void control_reply(int fd, json_t *reply)
+{
+	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
+	const char *out = text ? text : "{\"ok\":false,\"error\":\"out of memory\"}";
+	size_t len = strlen(out), at = 0;
+
+	while (at < len) {
+		ssize_t n = send(fd, out + at, len - at, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			break;
+		at += (size_t)n;
+	}
+	send(fd, "\n", 1, MSG_NOSIGNAL);
+	free(text);
+}
+
+static void *control_conn_main(void *arg)
+{
+	struct control_conn *conn = arg;
+	struct control *c = conn->c;
+	struct timeval tv = { .tv_sec = CONTROL_IO_SECONDS };
+	char line[4096];
+	json_t *reply;
+
+	setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	setsockopt(conn->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+	if (!control_peer_ok(conn->fd)) {
+		reply = control_refuse("only root and the daemon's user may ask", "");
+		control_reply(conn->fd, reply);
+		json_decref(reply);
+	} else if (control_read_line(conn->fd, line, sizeof(line)) == 0) {
+		reply = control_serve(c, line);
+		control_reply(conn->fd, reply);
+		json_decref(reply);
+	}
+	close(conn->fd);
+	free(conn);
+	pthread_mutex_lock(&c->lock);
+	c->connections--;
+	pthread_cond_signal(&c->idle);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+static void control_accept(struct control *c)
+{
+	struct control_conn *conn;
+	int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	pthread_t thread;
+	bool room;
+
+	if (fd < 0)
+		return;
+	pthread_mutex_lock(&c->lock);
+	room = c->connections < CONTROL_CONNECTIONS_MAX;
+	c->connections += room;
+	pthread_mutex_unlock(&c->lock);
+	conn = room ? malloc(sizeof(*conn)) : NULL;
+	if (conn) {
+		*conn = (struct control_conn){ .c = c, .fd = fd };
+		if (thread_start(&thread, "kv-ctl", control_conn_main, conn) == 0) {
+			pthread_detach(thread);
+			return;
+		}
+		free(conn);
+	}
+	close(fd);
+	pthread_mutex_lock(&c->lock);
+	c->connections -= room;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void *control_main(void *arg)
+{
+	struct control *c = arg;
+	struct pollfd fds[2] = { { .fd = c->listen_fd, .events = POLLIN }, { .fd = c->stop_fd, .events = POLLIN } };
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		if (fds[1].revents)
+			return NULL;
+		if (fds[0].revents)
+			control_accept(c);
+	}
+}
+
+/* Bound through /proc/self/fd, since the volume's path may be longer than a socket address holds. */
+static int control_bind(int dirfd, int *ret_fd)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", dirfd, VOLUME_CONTROL_NAME);
+	unlinkat(dirfd, VOLUME_CONTROL_NAME, 0); /* of a dead daemon: we hold the volume's lock */
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0 || fchmodat(dirfd, VOLUME_CONTROL_NAME, 0600, 0) != 0 ||
+	    listen(fd, CONTROL_CONNECTIONS_MAX) != 0)
+		err = -errno;
+	if (err) {
+		close(fd);
+		return err;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int control_start(struct node *n, struct fs *fs, struct control **ret_c, char why[NODE_WHY_BYTES])
+{
+	struct control *c = calloc(1, sizeof(*c));
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	c->node = n;
+	c->fs = fs;
+	c->listen_fd = -1;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->idle, NULL);
+	c->stop_fd = eventfd(0, EFD_CLOEXEC);
+	c->shutdown_fd = eventfd(0, EFD_CLOEXEC);
+	err = control_bind(n->vol->dirfd, &c->listen_fd);
+	if (!err)
+		err = thread_start(&c->thread, "kv-control", control_main, c);
+	if (err) {
+		snprintf(why, NODE_WHY_BYTES, "cannot open the control socket %s/%s: %s", n->vol->path,
+			 VOLUME_CONTROL_NAME, strerror(-err));
+		control_stop(c);
+		return err;
+	}
+	c->started = true;
+	*ret_c = c;
+	return 0;
+}
+
+int control_shutdown_fd(const struct control *c)
+{
+	return c->shutdown_fd;
+}
+
+void control_stop(struct control *c)
+{
+	uint64_t one = 1;
+
+	if (!c)
+		return;
+	if (c->started) {
+		io_write_full(c->stop_fd, &one, sizeof(one));
+		pthread_join(c->thread, NULL);
+		unlinkat(c->node->vol->dirfd, VOLUME_CONTROL_NAME, 0);
+		pthread_mutex_lock(&c->lock);
+		while (c->connections) /* each is bounded by its socket timeouts and the checkpoint */
+			pthread_cond_wait(&c->idle, &c->lock);
+		pthread_mutex_unlock(&c->lock);
+	}
+	if (c->listen_fd >= 0)
+		close(c->listen_fd);
+	close(c->stop_fd);
+	close(c->shutdown_fd);
+	pthread_cond_destroy(&c->idle);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}

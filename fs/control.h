@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_FS_CONTROL_H
+#define KVFS_FS_CONTROL_H
+/*
+ * The control socket VOLUME/control: one request line and reply lines, both JSON objects.
+ *
+ *   {"cmd":"status"}      → {"ok":true, …}                   see status.c
+ *   {"cmd":"checkpoint"}  → {"ok":true,"number":…,"lsn":…}   when it is durable
+ *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint and exit follow
+ *   anything refused      → {"ok":false,"error":"a sentence"}
+ *
+ * The peer must be root or the daemon's user. Server threads: "kv-control" accepts, "kv-ctl" serves one connection.
+ */
+#include "fs/fuse_session.h"
+
+#include <jansson.h>
+
+#define CONTROL_LINE_MAX (1U << 20)
+
+struct control;
+
+/* fs may be NULL (a mirror without a view). -errno with why. */
+int control_start(struct node *n, struct fs *fs, struct control **ret_c, char why[NODE_WHY_BYTES]);
+/* Readable once a shutdown was accepted. */
+int control_shutdown_fd(const struct control *c);
+void control_stop(struct control *c); /* waits for the connections being served; NULL is fine */
+
+/* Client: sends request to the daemon of WHERE (volume or mount point) and gets its reply, refused ones included.
+ * -errno with why: no such place, not running, no answer within the timeout. ret_pidfd may be NULL: a pidfd of the
+ * daemon. Steals nothing: the caller keeps request. */
+int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply, int *ret_pidfd,
+		 char *why, size_t why_cap);
+
+/* status.c: the reply to "status". */
+json_t *status_json(struct node *n, struct fs *fs);
+
+#endif

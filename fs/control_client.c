@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client's side of the control socket: see control.h. */
+#include "fs/control.h"
+
+#include "fs/mountpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static int control_connect(const char *volume, unsigned timeout_s, int *ret_fd)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	struct timeval tv = { .tv_sec = timeout_s };
+	int dirfd = open(volume, O_PATH | O_DIRECTORY | O_CLOEXEC), fd, err = 0;
+
+	if (dirfd < 0)
+		return -errno;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0) {
+		err = -errno;
+		close(dirfd);
+		return err;
+	}
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", dirfd, VOLUME_CONTROL_NAME);
+	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0)
+		err = -errno;
+	close(dirfd);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int control_exchange(int fd, json_t *request, json_t **ret_reply)
+{
+	char *text = json_dumps(request, JSON_COMPACT), *line;
+	size_t len = 0;
+	ssize_t n;
+
+	if (!text)
+		return -ENOMEM;
+	n = send(fd, text, strlen(text), MSG_NOSIGNAL);
+	free(text);
+	if (n < 0 || send(fd, "\n", 1, MSG_NOSIGNAL) != 1)
+		return -errno;
+	line = malloc(CONTROL_LINE_MAX);
+	if (!line)
+		return -ENOMEM;
+	while (len + 1 < CONTROL_LINE_MAX && (n = recv(fd, line + len, CONTROL_LINE_MAX - 1 - len, 0)) > 0)
+		len += (size_t)n;
+	n = n < 0 ? -errno : 0;
+	line[len] = '\0';
+	*ret_reply = n ? NULL : json_loads(line, 0, NULL);
+	free(line);
+	if (n)
+		return (int)n == -EAGAIN ? -ETIMEDOUT : (int)n;
+	return *ret_reply ? 0 : -EPROTO;
+}
+
+static int control_pidfd(int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+		return -1;
+	return (int)syscall(SYS_pidfd_open, peer.pid, 0);
+}
+
+int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply, int *ret_pidfd,
+		 char *why, size_t why_cap)
+{
+	char volume[PATH_MAX];
+	int fd = -1, err = mountpoint_volume(where, volume, why, why_cap);
+
+	if (err)
+		return err;
+	err = control_connect(volume, timeout_s, &fd);
+	if (err) {
+		if (err == -ENOENT || err == -ECONNREFUSED)
+			snprintf(why, why_cap, "no kvfs is running on volume %s", volume);
+		else
+			snprintf(why, why_cap, "cannot reach the kvfs of volume %s: %s", volume, strerror(-err));
+		return err;
+	}
+	if (ret_pidfd)
+		*ret_pidfd = control_pidfd(fd);
+	err = control_exchange(fd, request, ret_reply);
+	close(fd);
+	if (err) {
+		snprintf(why, why_cap, "the kvfs of volume %s gives no answer: %s", volume, strerror(-err));
+		if (ret_pidfd && *ret_pidfd >= 0)
+			close(*ret_pidfd);
+	}
+	return err;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Invalidations of a mirror's view: see mirror_view.h. */
+#include "fs/mirror_view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VIEW_INODES_FIRST 1024
+
+struct view {
+	struct fs *fs;
+	bool all;              /* kv-mirror only */
+	pthread_t thread;
+	pthread_mutex_t lock;  /* protects what follows */
+	pthread_cond_t cond;
+	uint64_t *inos;        /* noted, not yet taken */
+	size_t count, cap;
+	bool flush, stopping;
+};
+
+bool view_wants_locked(struct view *v, struct store *st, const struct record *r)
+{
+	struct inode *in;
+
+	switch (r->opcode) {
+	case RECORD_WRITE:
+	case RECORD_FALLOCATE:
+	case RECORD_COPY:
+		break;
+	case RECORD_SETATTR:
+		if (r->u.setattr.valid_mask & RECORD_SET_SIZE)
+			break;
+		return false;
+	default:
+		return false; /* names and attributes are never cached */
+	}
+	in = store_inode_locked(st, r->ino);
+	return in && (in->lookups || v->all);
+}
+
+void view_note(struct view *v, uint64_t ino)
+{
+	pthread_mutex_lock(&v->lock);
+	if (v->count && v->inos[v->count - 1] == ino) {
+		pthread_mutex_unlock(&v->lock);
+		return;
+	}
+	if (v->count == v->cap) {
+		size_t cap = v->cap * 2;
+		uint64_t *inos = realloc(v->inos, cap * sizeof(*inos));
+
+		/* no memory: the page may be old until it is read again after its attributes changed */
+		if (!inos) {
+			pthread_mutex_unlock(&v->lock);
+			return;
+		}
+		v->inos = inos;
+		v->cap = cap;
+	}
+	v->inos[v->count++] = ino;
+	pthread_mutex_unlock(&v->lock);
+}
+
+void view_flush(struct view *v)
+{
+	pthread_mutex_lock(&v->lock);
+	if (v->count && !v->flush) {
+		v->flush = true;
+		pthread_cond_signal(&v->cond);
+	}
+	pthread_mutex_unlock(&v->lock);
+}
+
+void view_note_resync(struct view *v)
+{
+	v->all = true;
+}
+
+static int view_compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void view_send(struct view *v, uint64_t *inos, size_t count)
+{
+	size_t i;
+
+	qsort(inos, count, sizeof(*inos), view_compare);
+	for (i = 0; i < count; i++) {
+		if (i == 0 || inos[i] != inos[i - 1])
+			fuse_lowlevel_notify_inval_inode(v->fs->se, inos[i], 0, 0); /* -ENOENT: not known */
+	}
+}
+
+static void *view_main(void *arg)
+{
+	struct view *v = arg;
+	uint64_t *spare = malloc(VIEW_INODES_FIRST * sizeof(*spare)), *taken;
+	size_t count, spare_cap = VIEW_INODES_FIRST, cap;
+
+	pthread_mutex_lock(&v->lock);
+	while (spare && !v->stopping) {
+		if (!v->flush) {
+			pthread_cond_wait(&v->cond, &v->lock);
+			continue;
+		}
+		v->flush = false;
+		taken = v->inos;
+		count = v->count;
+		cap = v->cap;
+		v->inos = spare;
+		v->cap = spare_cap;
+		v->count = 0;
+		pthread_mutex_unlock(&v->lock);
+		view_send(v, taken, count);
+		spare = taken;
+		spare_cap = cap;
+		pthread_mutex_lock(&v->lock);
+	}
+	pthread_mutex_unlock(&v->lock);
+	free(spare);
+	return NULL;
+}
+
+int view_create(struct fs *fs, struct view **ret_view)
+{
+	struct view *v = calloc(1, sizeof(*v));
+	int err;
+
+	if (!v)
+		return -ENOMEM;
+	v->fs = fs;
+	v->cap = VIEW_INODES_FIRST;
+	v->inos = malloc(v->cap * sizeof(*v->inos));
+	pthread_mutex_init(&v->lock, NULL);
+	pthread_cond_init(&v->cond, NULL);
+	err = v->inos ? thread_start(&v->thread, "kv-inval", view_main, v) : -ENOMEM;
+	if (err) {
+		free(v->inos);
+		free(v);
+		return err;
+	}
+	*ret_view = v;
+	return 0;
+}
+
+void view_destroy(struct view *v)
+{
+	if (!v)
+		return;
+	pthread_mutex_lock(&v->lock);
+	v->stopping = true;
+	pthread_cond_signal(&v->cond);
+	pthread_mutex_unlock(&v->lock);
+	pthread_join(v->thread, NULL);
+	pthread_cond_destroy(&v->cond);
+	pthread_mutex_destroy(&v->lock);
+	free(v->inos);
+	free(v);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mount points by /proc/self/mountinfo (proc(5)): see mountpoint.h. */
+#include "fs/mountpoint.h"
+
+#include "common/diag.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int mountpoint_absolute(const char *path, char ret_abs[PATH_MAX])
+{
+	char copy[PATH_MAX], parent[PATH_MAX];
+	size_t len = strlen(path);
+	const char *base;
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	if (len == 0 || len >= sizeof(copy))
+		return len ? -ENAMETOOLONG : -ENOENT;
+	memcpy(copy, path, len);
+	copy[len] = '\0';
+	base = strrchr(copy, '/') ? strrchr(copy, '/') + 1 : copy;
+	if (strcmp(copy, "/") == 0 || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
+		return realpath(copy, ret_abs) ? 0 : -errno;
+	if (base == copy) {
+		if (!realpath(".", parent))
+			return -errno;
+	} else {
+		char dir[PATH_MAX];
+		size_t dir_len = (size_t)(base - copy);
+
+		memcpy(dir, copy, dir_len);
+		dir[dir_len] = '\0';
+		if (!realpath(dir, parent))
+			return -errno;
+	}
+	if (snprintf(ret_abs, PATH_MAX, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, base) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	return 0;
+}
+
+/* mountinfo writes space, tab, newline and backslash as \ooo. */
+static void mountinfo_unescape(char *text)
+{
+	char *out = text;
+
+	for (; *text; text++) {
+		if (text[0] == '\\' && text[1] >= '0' && text[1] <= '3' && text[2] && text[3]) {
+			*out++ = (char)((text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0'));
+			text += 3;
+		} else {
+			*out++ = *text;
+		}
+	}
+	*out = '\0';
+}
+
+/* id parent major:minor root POINT options [fields…] - TYPE SOURCE superoptions */
+static int mountinfo_parse(char *line, struct mount_info *ret_info)
+{
+	char *rest = strstr(line, " - "), *word = NULL;
+	int i;
+
+	if (!rest)
+		return -EINVAL;
+	*rest = '\0';
+	rest += 3;
+	for (i = 0; line && i < 5; i++)
+		word = strsep(&line, " ");
+	if (i < 5)
+		return -EINVAL;
+	mountinfo_unescape(word);
+	snprintf(ret_info->point, sizeof(ret_info->point), "%s", word);
+	word = strsep(&rest, " ");
+	snprintf(ret_info->type, sizeof(ret_info->type), "%s", word);
+	word = strsep(&rest, " \n");
+	if (word)
+		mountinfo_unescape(word);
+	snprintf(ret_info->source, sizeof(ret_info->source), "%s", word ? word : "");
+	return 0;
+}
+
+int mountpoint_find(const char *abs, struct mount_info *ret_info)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct mount_info info;
+	char *line = NULL;
+	size_t cap = 0;
+	int err = -ENOENT;
+
+	if (!f)
+		return -errno;
+	while (getline(&line, &cap, f) > 0) {
+		if (mountinfo_parse(line, &info) == 0 && strcmp(info.point, abs) == 0) {
+			*ret_info = info; /* later lines lie on top */
+			err = 0;
+		}
+	}
+	free(line);
+	fclose(f);
+	return err;
+}
+
+static int mountpoint_refuse(int err, const char *abs, const char *what, char *why, size_t why_cap)
+{
+	snprintf(why, why_cap, "mount point %s %s", abs, what);
+	return err;
+}
+
+int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t why_cap)
+{
+	struct mount_info info;
+	struct stat st;
+	int err = mountpoint_absolute(path, ret_abs);
+
+	if (err)
+		return mountpoint_refuse(err, path, err == -ENOENT ? "does not exist" : strerror(-err), why, why_cap);
+	while (mountpoint_find(ret_abs, &info) == 0) {
+		if (strcmp(info.type, MOUNT_TYPE_KVFS) != 0 || stat(ret_abs, &st) == 0 || errno != ENOTCONN) {
+			snprintf(why, why_cap, "mount point %s is in use: %s (%s) is mounted there", ret_abs,
+				 info.source, info.type);
+			return -EBUSY;
+		}
+		if (umount2(ret_abs, MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+			return mountpoint_refuse(-errno, ret_abs, "holds the stale mount of a dead kvfs that cannot be "
+						 "taken away", why, why_cap);
+		diag_info("took the stale mount of a dead kvfs off %s", ret_abs);
+	}
+	if (!realpath(path, ret_abs))
+		return mountpoint_refuse(-errno, path, errno == ENOENT ? "does not exist" : strerror(errno), why, why_cap);
+	if (stat(ret_abs, &st) != 0)
+		return mountpoint_refuse(-errno, ret_abs, strerror(errno), why, why_cap);
+	if (!S_ISDIR(st.st_mode))
+		return mountpoint_refuse(-ENOTDIR, ret_abs, "is not a directory", why, why_cap);
+	return 0;
+}
+
+int mountpoint_volume(const char *where, char ret_volume[PATH_MAX], char *why, size_t why_cap)
+{
+	struct mount_info info;
+	char abs[PATH_MAX], probe[PATH_MAX];
+	int err = mountpoint_absolute(where, abs);
+
+	if (!err && mountpoint_find(abs, &info) != 0 && realpath(where, probe))
+		memcpy(abs, probe, sizeof(abs));
+	if (!err && mountpoint_find(abs, &info) == 0 && strcmp(info.type, MOUNT_TYPE_KVFS) == 0) {
+		snprintf(ret_volume, PATH_MAX, "%s", info.source);
+		return 0;
+	}
+	if (!err && (snprintf(probe, sizeof(probe), "%s/superblock", abs) >= PATH_MAX || access(probe, F_OK) != 0))
+		err = -errno;
+	if (!err) {
+		snprintf(ret_volume, PATH_MAX, "%s", abs);
+		return 0;
+	}
+	if (access(where, F_OK) != 0)
+		snprintf(why, why_cap, "%s: %s", where, strerror(errno));
+	else
+		snprintf(why, why_cap, "%s is neither a kvfs volume nor a mount point of one", where);
+	return err;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_FS_MOUNTPOINT_H
+#define KVFS_FS_MOUNTPOINT_H
+/* What is mounted where, from /proc/self/mountinfo, without touching a mount that may hang. Main thread. */
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mount_info {
+	char point[PATH_MAX];
+	char source[PATH_MAX];
+	char type[64];
+};
+#define MOUNT_TYPE_KVFS "fuse.kvfs"
+
+/* path made absolute, without following its last component into a mount. -ENOENT, -ENAMETOOLONG. */
+int mountpoint_absolute(const char *path, char ret_abs[PATH_MAX]);
+
+/* The topmost mount on exactly this absolute path. -ENOENT: none. */
+int mountpoint_find(const char *abs, struct mount_info *ret_info);
+
+/* Whether path can be mounted on; a stale mount of a dead kvfs there is taken away first. -errno with why. */
+int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t why_cap);
+
+/* The volume's directory for WHERE, a volume or a mount point. -errno with why. */
+int mountpoint_volume(const char *where, char ret_volume[PATH_MAX], char *why, size_t why_cap);
+
+#endif

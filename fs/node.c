@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bringing a volume up and down: see node.h. Main thread only. */
+#include "fs/node.h"
+
+#include "common/clock.h"
+#include "common/diag.h"
+#include "common/units.h"
+#include "replication/region.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NODE_LOG_RESERVE_BYTES (1ULL << 20) /* kept for deletions when both pools fill */
+#define NODE_BYTES_PER_INODE 1024
+
+uint64_t node_memory_bytes(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+static int node_fail(char *why, int err, const char *what)
+{
+	snprintf(why, NODE_WHY_BYTES, "%s: %s", what, strerror(-err));
+	return err;
+}
+
+int node_apply(struct node *n, const struct record *r)
+{
+	int err;
+
+	store_lock(n->store);
+	err = store_apply_locked(n->store, r, NULL);
+	store_unlock(n->store);
+	return err;
+}
+
+static int node_size(struct node *n, char *why)
+{
+	uint64_t memory = node_memory_bytes();
+	char want[UNITS_TEXT_BYTES], have[UNITS_TEXT_BYTES];
+
+	n->arena_bytes = n->opt->arena_bytes ? n->opt->arena_bytes : memory / 2;
+	n->inodes_max = n->opt->inodes_max ? n->opt->inodes_max : memory / 4 / NODE_BYTES_PER_INODE;
+	if (memory && n->arena_bytes > memory) {
+		snprintf(why, NODE_WHY_BYTES, "arena=%s is more than this machine's memory (%s); give a smaller arena=",
+			 units_format_size(n->arena_bytes, want), units_format_size(memory, have));
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int node_open_memory(struct node *n, char *why)
+{
+	struct store_config cfg = { .inodes_max = n->inodes_max };
+	char want[UNITS_TEXT_BYTES];
+	int err;
+
+	err = region_pool_create(&region_memfd_ops, n->arena_bytes, n->opt->mr_cache_bytes, &n->regions);
+	if (err) {
+		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s: %s; give a smaller arena=",
+			 units_format_size(n->arena_bytes, want), strerror(-err));
+		return err;
+	}
+	n->slab = slab_create(n->regions);
+	n->store = n->slab ? store_create(n->slab, &cfg) : NULL;
+	return n->store ? 0 : node_fail(why, -ENOMEM, "cannot make the store");
+}
+
+static int node_open_log(struct node *n, struct oplog_range *ret_range, char *why)
+{
+	struct oplog_config cfg = {
+		.node_id = n->vol->super.node_id,
+		.format_version = n->vol->super.format_version,
+		.reserve_bytes = NODE_LOG_RESERVE_BYTES,
+	};
+	const char *reason = NULL;
+	int err;
+
+	memcpy(cfg.uuid, n->vol->super.uuid, sizeof(cfg.uuid));
+	err = ckpt_open(n->vol->dirfd, false, n->vol->super.uuid, &n->ckpt);
+	if (err)
+		return node_fail(why, err, "cannot open the volume's checkpoints");
+	err = oplog_open(&logdev_pmemlog_ops, n->vol->dirfd, &cfg, &n->log, ret_range, &reason);
+	if (!err)
+		return 0;
+	snprintf(why, NODE_WHY_BYTES, "cannot open the volume's log: %s; see fsck.kvfs",
+		 reason ? reason : strerror(-err));
+	return err;
+}
+
+/* A fresh store for the next attempt. */
+static int node_renew_store(struct node *n)
+{
+	struct store_config cfg = { .inodes_max = n->inodes_max };
+
+	store_destroy(n->store);
+	n->store = store_create(n->slab, &cfg);
+	return n->store ? 0 : -ENOMEM;
+}
+
+/* The newest checkpoint that loads; the log then has to reach back to it. */
+static int node_load_ckpt(struct node *n, char *why)
+{
+	struct ckpt_info infos[2];
+	int count = ckpt_list(n->ckpt, infos), i, err = 0;
+	uint64_t began = clock_mono_ns();
+
+	for (i = 0; i < count; i++) {
+		const char *reason = NULL;
+
+		err = image_load(store_image(n->store), n->ckpt, &infos[i], NULL, NULL, &reason);
+		if (!err) {
+			n->recovered.ckpt_number = infos[i].number;
+			n->recovered.ckpt_lsn = infos[i].lsn;
+			n->recovered.load_ns = clock_mono_ns() - began;
+			n->ckpt_lsn = infos[i].lsn;
+			if (infos[i].epoch > n->epoch)
+				n->epoch = infos[i].epoch;
+			return 0;
+		}
+		snprintf(why, NODE_WHY_BYTES, "checkpoint %" PRIu64 " cannot be loaded: %s", infos[i].number,
+			 reason ? reason : strerror(-err));
+		if (err != -EBADMSG || i + 1 == count)
+			return err;
+		diag_warn("%s; trying the one before it", why);
+		err = node_renew_store(n);
+		if (err)
+			return node_fail(why, err, "cannot make the store");
+	}
+	return 0;
+}
+
+struct node_replay {
+	struct node *n;
+	uint64_t failed_lsn;
+	const char *failed_op;
+};
+
+static int node_replay_record(void *ctx, const struct record *r)
+{
+	struct node_replay *rp = ctx;
+	int err = node_apply(rp->n, r);
+
+	if (err) {
+		rp->failed_lsn = r->lsn;
+		rp->failed_op = record_opcode_name(r->opcode);
+		return err;
+	}
+	rp->n->recovered.replayed++;
+	return 0;
+}
+
+static int node_replay(struct node *n, char *why)
+{
+	struct node_replay rp = { .n = n };
+	uint64_t first = 0, last = 0, began = clock_mono_ns();
+	int err = oplog_replay(n->log, n->recovered.ckpt_lsn, node_replay_record, &rp, &first, &last);
+
+	n->recovered.replay_ns = clock_mono_ns() - began;
+	if (!err)
+		return 0;
+	if (rp.failed_op)
+		snprintf(why, NODE_WHY_BYTES,
+			 "record %" PRIu64 " (%s) of the log cannot be executed: %s; nothing was changed",
+			 rp.failed_lsn, rp.failed_op,
+			 err == -ENOSPC ? "the arena or inodes= is too small for this volume" : strerror(-err));
+	else if (err == -ENODATA)
+		snprintf(why, NODE_WHY_BYTES,
+			 "records %" PRIu64 " to %" PRIu64 " are in no checkpoint and no log; nothing was changed",
+			 first, last);
+	else
+		return node_fail(why, err, "the log cannot be read");
+	return err;
+}
+
+/* What lies in memory now is all of the volume; the log goes on behind it. */
+static int node_start_log(struct node *n, const struct oplog_range *range, char *why)
+{
+	uint64_t lsn;
+	int err = 0;
+
+	store_lock(n->store);
+	lsn = store_lsn_locked(n->store);
+	store_unlock(n->store);
+	n->recovered.torn_tail = range->torn_tail;
+	if (range->torn_tail && lsn != n->ckpt_lsn)
+		err = node_ckpt_run(n);
+	if (!err)
+		err = oplog_start(n->log, lsn + 1, n->epoch);
+	if (err)
+		return node_fail(why, err, "the log cannot be made ready");
+	oplog_covered(n->log, n->ckpt_lsn);
+	return 0;
+}
+
+static int node_recover(struct node *n, char *why)
+{
+	struct oplog_range range = { .first_lsn = 0 };
+	int err = node_open_log(n, &range, why);
+
+	if (!err)
+		err = node_load_ckpt(n, why);
+	if (!err)
+		err = node_replay(n, why);
+	if (err)
+		return err;
+	if (range.epoch > n->epoch)
+		n->epoch = range.epoch;
+	if (n->vol->super.promised_epoch > n->epoch)
+		n->epoch = n->vol->super.promised_epoch;
+	if (n->epoch == 0)
+		n->epoch = 1;
+	return node_start_log(n, &range, why);
+}
+
+static void node_init_locks(struct node *n)
+{
+	pthread_rwlock_init(&n->store_swap, NULL);
+	pthread_mutex_init(&n->lock, NULL);
+	pthread_mutex_init(&n->ckpt_busy, NULL);
+	thread_cond_init(&n->changed);
+}
+
+int node_open(const struct options *opt, const char *path, struct node **ret_node, char why[NODE_WHY_BYTES])
+{
+	struct node *n = calloc(1, sizeof(*n));
+	const char *reason = NULL;
+	int err;
+
+	if (!n)
+		return node_fail(why, -ENOMEM, "cannot start");
+	n->opt = opt;
+	node_init_locks(n);
+	err = volume_open(path, false, &n->vol, &reason);
+	if (err)
+		snprintf(why, NODE_WHY_BYTES, "%s", reason ? reason : strerror(-err));
+	if (!err && n->vol->used_second_copy)
+		diag_warn("%s: the first copy of the superblock is damaged, the second one is used; see fsck.kvfs", path);
+	if (!err)
+		err = node_size(n, why);
+	if (!err)
+		err = node_open_memory(n, why);
+	if (!err)
+		err = node_recover(n, why);
+	if (!err && (err = node_ckpt_start(n)) != 0)
+		node_fail(why, err, "cannot start the checkpoint thread");
+	if (err) {
+		node_close(n);
+		return err;
+	}
+	*ret_node = n;
+	return 0;
+}
+
+void node_close(struct node *n)
+{
+	if (!n)
+		return;
+	node_ckpt_stop(n);
+	oplog_close(n->log);
+	ckpt_close(n->ckpt);
+	store_destroy(n->store);
+	slab_destroy(n->slab);
+	region_pool_destroy(n->regions);
+	volume_close(n->vol);
+	pthread_cond_destroy(&n->changed);
+	pthread_mutex_destroy(&n->ckpt_busy);
+	pthread_mutex_destroy(&n->lock);
+	pthread_rwlock_destroy(&n->store_swap);
+	free(n);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_FS_NODE_H
+#define KVFS_FS_NODE_H
+/*
+ * A running node, primary or mirror: the opened volume, its memory, and the checkpoint thread.
+ *
+ * Start: volume (locked) → region pool, slab, store → newest checkpoint → log replay → log ready for appends →
+ * commit queue and links (primary) or listener (mirror). Stop is the reverse, with a last checkpoint.
+ *
+ * Threads: node_open, node_start, node_stop and node_close from the main thread. "kv-ckpt" makes checkpoints and,
+ * once a second, asks the log's medium for write errors. Errors: one sentence in why, for the one who started it.
+ */
+#include "common/thread.h"
+#include "fs/image.h"
+#include "fs/options.h"
+#include "fs/store.h"
+#include "log/ckpt.h"
+#include "log/oplog.h"
+#include "log/volume.h"
+#include "replication/commit.h"
+#include "replication/mirror.h"
+#include "replication/primary.h"
+
+#include <stdatomic.h>
+
+#define NODE_WHY_BYTES 512
+
+struct view; /* a mirror's read-only view: what changed (mirror_view.h) */
+
+struct node {
+	const struct options *opt;
+	struct volume *vol;
+	struct region_pool *regions;
+	struct slab *slab;
+	struct store *store;         /* a resync replaces it under store_swap */
+	struct ckpt *ckpt;
+	struct oplog *log;
+	struct commit *commit;       /* primary; NULL on a mirror */
+	struct primary *primary;     /* NULL without mirrors */
+	struct mirror *mirror;
+	struct view *view;           /* set before the mirror starts */
+	uint64_t epoch;
+	uint64_t arena_bytes, inodes_max;
+	pthread_rwlock_t store_swap; /* mirror: readers of the view, against resync */
+
+	/* Checkpoint thread. lock protects what follows, changed is broadcast on each change. */
+	pthread_t ckpt_thread;
+	bool ckpt_started;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint64_t ckpt_wanted, ckpt_done; /* tickets: wanted above done means work */
+	int ckpt_error;                  /* of the last finished one */
+	bool ckpt_running, stopping;
+	uint64_t ckpt_done_bytes, ckpt_total_bytes;
+	pthread_mutex_t ckpt_busy;   /* held while a checkpoint or a resync changes the directory */
+
+	_Atomic bool failed;         /* the log's medium failed: no write succeeds any more */
+	_Atomic uint64_t ckpt_lsn;   /* of the newest durable checkpoint */
+
+	struct {                     /* what start-up found, for status and the info line */
+		uint64_t ckpt_number, ckpt_lsn, replayed, load_ns, replay_ns, orphans;
+		bool torn_tail;
+	} recovered;
+};
+
+/*
+ * Opens path's volume and brings its state into memory; ready for appends when it returns.
+ * -errno with why filled: see volume_open; -ENOMEM, -EUCLEAN (log hole), -EBADMSG, ...
+ */
+int node_open(const struct options *opt, const char *path, struct node **ret_node, char why[NODE_WHY_BYTES]);
+
+/* Starts the commit queue and the links to the mirrors; waits for min_mirrors as connect_timeout says. */
+int node_start_primary(struct node *n, char why[NODE_WHY_BYTES]);
+/* Starts listening for a primary. */
+int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES]);
+
+/* Ends replication and makes the last checkpoint; bounded. 0, or the checkpoint's -errno. */
+int node_stop(struct node *n);
+void node_close(struct node *n); /* NULL is fine */
+
+/* The record executor of recovery and of the mirror. */
+int node_apply(struct node *n, const struct record *r);
+
+/* Asks for a checkpoint; never blocks. Any thread, also with the commit queue's lock. */
+void node_ckpt_want(void *node);
+/* A checkpoint that begins after the call; waits for its end (or the deadline). 0, -ETIMEDOUT, its error. */
+int node_ckpt_make(struct node *n, uint64_t timeout_ns);
+int node_ckpt_start(struct node *n);
+void node_ckpt_stop(struct node *n); /* finishes the one that runs */
+/* Makes one now, in this thread; ckpt_busy is not held by the caller. */
+int node_ckpt_run(struct node *n);
+
+/* The mirror's hooks (node_mirror.c). */
+extern const struct mirror_ops node_mirror_ops;
+
+/* Frees what no name and no process holds, after recovery: one INODE_FREE each (fuse_op.c). */
+
+/* Machine memory. */
+uint64_t node_memory_bytes(void);
+
+#endif

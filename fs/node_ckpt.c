@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The checkpoint thread "kv-ckpt": makes a checkpoint when the log is about 70 % full, when asked, and at the end;
+ * between them asks the log's medium once a second whether it lost a write.
+ *
+ * Requests are tickets: one that comes while a checkpoint runs is served by the next, so it covers what its
+ * asker has seen. Lock order: ckpt_busy, then node.lock or the store's; the thread holds no other lock while it
+ * writes.
+ */
+#include "fs/node.h"
+
+#include "common/clock.h"
+#include "common/diag.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define NODE_CHECK_NS NSEC_PER_SEC
+#define NODE_DURABLE_NS (30 * NSEC_PER_SEC) /* of a record that is applied but not in the log yet */
+
+static int node_ckpt_may_commit(void *ctx, uint64_t lsn)
+{
+	struct node *n = ctx;
+
+	if (n->commit)
+		return commit_wait_durable(n->commit, lsn, NODE_DURABLE_NS);
+	/* a mirror appends before it applies; recovery has read all from the log */
+	return oplog_last_lsn(n->log) >= lsn || n->recovered.torn_tail ? 0 : -EIO;
+}
+
+static void node_ckpt_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
+{
+	struct node *n = ctx;
+
+	pthread_mutex_lock(&n->lock);
+	n->ckpt_done_bytes = done_bytes;
+	n->ckpt_total_bytes = total_bytes;
+	pthread_mutex_unlock(&n->lock);
+}
+
+static bool node_ckpt_is_current(struct node *n)
+{
+	uint64_t lsn;
+
+	store_lock(n->store);
+	lsn = store_lsn_locked(n->store);
+	store_unlock(n->store);
+	return lsn == n->ckpt_lsn;
+}
+
+int node_ckpt_run(struct node *n)
+{
+	static const struct image_write_ops ops = {
+		.may_commit = node_ckpt_may_commit,
+		.progress = node_ckpt_progress,
+	};
+	struct ckpt_info info;
+	int err = 0;
+
+	pthread_mutex_lock(&n->ckpt_busy);
+	if (!node_ckpt_is_current(n)) {
+		/* -EBUSY: the other pool waits for this very checkpoint; the next one will switch */
+		if (n->commit)
+			err = commit_switch_log(n->commit);
+		if (!err || err == -EBUSY)
+			err = image_write(store_image(n->store), n->ckpt, n->epoch, &ops, n, &info);
+		if (!err) {
+			n->ckpt_lsn = info.lsn;
+			oplog_covered(n->log, info.lsn);
+		}
+	}
+	pthread_mutex_unlock(&n->ckpt_busy);
+	if (n->commit)
+		commit_checkpoint_done(n->commit, err);
+	return err;
+}
+
+void node_ckpt_want(void *node)
+{
+	struct node *n = node;
+
+	pthread_mutex_lock(&n->lock);
+	if (n->ckpt_wanted == n->ckpt_done || (n->ckpt_running && n->ckpt_wanted == n->ckpt_done + 1)) {
+		n->ckpt_wanted++;
+		pthread_cond_broadcast(&n->changed);
+	}
+	pthread_mutex_unlock(&n->lock);
+}
+
+int node_ckpt_make(struct node *n, uint64_t timeout_ns)
+{
+	uint64_t deadline = clock_mono_ns() + timeout_ns, ticket;
+	int err = 0;
+
+	pthread_mutex_lock(&n->lock);
+	ticket = n->ckpt_running ? n->ckpt_done + 2 : n->ckpt_done + 1;
+	if (n->ckpt_wanted < ticket)
+		n->ckpt_wanted = ticket;
+	pthread_cond_broadcast(&n->changed);
+	while (n->ckpt_done < ticket && !err && !n->stopping)
+		err = thread_cond_wait_until(&n->changed, &n->lock, deadline);
+	if (n->ckpt_done >= ticket)
+		err = n->ckpt_error;
+	else if (!err)
+		err = -ESHUTDOWN;
+	pthread_mutex_unlock(&n->lock);
+	return err;
+}
+
+static void node_check_medium(struct node *n)
+{
+	int err = oplog_check(n->log);
+
+	if (err && !atomic_exchange(&n->failed, true))
+		diag_error("%s: the log's medium lost a write (%s): no further write is accepted; stop, repair the "
+			   "medium, run fsck.kvfs", n->vol->path, strerror(-err));
+}
+
+/* With n->lock held. A failed checkpoint is tried again only when something asks again. */
+static void node_ckpt_serve_locked(struct node *n)
+{
+	int err;
+
+	n->ckpt_running = true;
+	n->ckpt_done_bytes = 0;
+	n->ckpt_total_bytes = 0;
+	pthread_mutex_unlock(&n->lock);
+	err = node_ckpt_run(n);
+	if (err)
+		diag_error("%s: checkpoint failed: %s", n->vol->path, strerror(-err));
+	pthread_mutex_lock(&n->lock);
+	n->ckpt_running = false;
+	n->ckpt_error = err;
+	n->ckpt_done++;
+	pthread_cond_broadcast(&n->changed);
+}
+
+static void *node_ckpt_main(void *arg)
+{
+	struct node *n = arg;
+
+	pthread_mutex_lock(&n->lock);
+	while (!n->stopping) {
+		if (n->ckpt_wanted > n->ckpt_done) {
+			node_ckpt_serve_locked(n);
+			continue;
+		}
+		if (thread_cond_wait_until(&n->changed, &n->lock, clock_mono_ns() + NODE_CHECK_NS) == -ETIMEDOUT) {
+			pthread_mutex_unlock(&n->lock);
+			node_check_medium(n);
+			pthread_mutex_lock(&n->lock);
+		}
+	}
+	pthread_mutex_unlock(&n->lock);
+	return NULL;
+}
+
+int node_ckpt_start(struct node *n)
+{
+	int err = thread_start(&n->ckpt_thread, "kv-ckpt", node_ckpt_main, n);
+
+	n->ckpt_started = err == 0;
+	return err;
+}
+
+void node_ckpt_stop(struct node *n)
+{
+	if (!n->ckpt_started)
+		return;
+	pthread_mutex_lock(&n->lock);
+	n->stopping = true;
+	pthread_cond_broadcast(&n->changed);
+	pthread_mutex_unlock(&n->lock);
+	pthread_join(n->ckpt_thread, NULL);
+	n->ckpt_started = false;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mirror's half of a node: what the mirror thread asks of the store. All hooks run in "kv-mirror".
+ *
+ * Switching the log's pools belongs to that thread too (it is the appender), so want_checkpoint switches and the
+ * checkpoint thread only covers. A resync holds ckpt_busy from begin to install, so no checkpoint comes between.
+ */
+#include "fs/node.h"
+
+#include "common/diag.h"
+#include "fs/mirror_view.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* A resync that began replaces the store; until install nothing else may write to the checkpoint directory. */
+static int node_resync_begin(void *ctx)
+{
+	struct node *n = ctx;
+	struct store_config cfg = { .inodes_max = n->inodes_max };
+	struct store *fresh = store_create(n->slab, &cfg);
+	struct store *old;
+	int err;
+
+	if (!fresh)
+		return -ENOMEM;
+	pthread_mutex_lock(&n->ckpt_busy);
+	n->vol->super.state = VOLUME_INCOMPLETE;
+	err = volume_write_super(n->vol);
+	if (!err)
+		err = ckpt_wipe(n->ckpt);
+	if (err) {
+		pthread_mutex_unlock(&n->ckpt_busy);
+		store_destroy(fresh);
+		return err;
+	}
+	pthread_rwlock_wrlock(&n->store_swap);
+	old = n->store;
+	n->store = fresh;
+	n->ckpt_lsn = 0;
+	pthread_rwlock_unlock(&n->store_swap);
+	pthread_mutex_unlock(&n->ckpt_busy);
+	store_destroy(old);
+	diag_info("%s: resync: everything held before is replaced by the primary's checkpoint", n->vol->path);
+	return 0;
+}
+
+static int node_resync_load(struct node *n, uint64_t *ret_lsn)
+{
+	struct ckpt_info infos[2];
+	const char *why = NULL;
+	int err;
+
+	if (ckpt_list(n->ckpt, infos) < 1)
+		return -EBADMSG;
+	pthread_rwlock_wrlock(&n->store_swap);
+	err = image_load(store_image(n->store), n->ckpt, &infos[0], NULL, NULL, &why);
+	pthread_rwlock_unlock(&n->store_swap);
+	if (err) {
+		diag_error("%s: the checkpoint received cannot be loaded: %s", n->vol->path,
+			   why ? why : strerror(-err));
+		return err;
+	}
+	if (infos[0].epoch > n->epoch)
+		n->epoch = infos[0].epoch;
+	n->ckpt_lsn = infos[0].lsn;
+	*ret_lsn = infos[0].lsn;
+	return 0;
+}
+
+static int node_resync_install(void *ctx, uint64_t *ret_lsn)
+{
+	struct node *n = ctx;
+	uint64_t lsn = 0;
+	int err;
+
+	pthread_mutex_lock(&n->ckpt_busy);
+	err = node_resync_load(n, &lsn);
+	if (!err)
+		err = oplog_start(n->log, lsn + 1, n->epoch);
+	if (!err) {
+		oplog_covered(n->log, lsn);
+		n->vol->super.state = VOLUME_READY;
+		err = volume_write_super(n->vol);
+	}
+	pthread_mutex_unlock(&n->ckpt_busy);
+	if (err)
+		return err;
+	if (n->view)
+		view_note_resync(n->view);
+	diag_info("%s: resync done at LSN %" PRIu64, n->vol->path, lsn);
+	*ret_lsn = lsn;
+	return 0;
+}
+
+static int node_promise_epoch(void *ctx, uint64_t epoch)
+{
+	struct node *n = ctx;
+	uint64_t before = n->vol->super.promised_epoch;
+	int err;
+
+	if (epoch > before) {
+		n->vol->super.promised_epoch = epoch;
+		err = volume_write_super(n->vol);
+		if (err) {
+			n->vol->super.promised_epoch = before;
+			return err;
+		}
+	}
+	if (epoch > n->epoch)
+		n->epoch = epoch;
+	return 0;
+}
+
+static int node_mirror_apply(void *ctx, const struct record *r)
+{
+	struct node *n = ctx;
+	bool known = false;
+	int err;
+
+	store_lock(n->store);
+	err = store_apply_locked(n->store, r, NULL);
+	if (!err && n->view)
+		known = view_wants_locked(n->view, n->store, r);
+	store_unlock(n->store);
+	if (known)
+		view_note(n->view, r->ino);
+	return err;
+}
+
+static void node_mirror_applied(void *ctx, uint64_t lsn)
+{
+	struct node *n = ctx;
+
+	if (n->view)
+		view_flush(n->view);
+}
+
+static void node_mirror_want_checkpoint(void *ctx)
+{
+	struct node *n = ctx;
+	int err = oplog_switch(n->log, n->epoch);
+
+	/* -EBUSY: the other pool waits for the checkpoint asked for now */
+	if (err && err != -EBUSY && !atomic_exchange(&n->failed, true))
+		diag_error("%s: the log failed (%s)", n->vol->path, strerror(-err));
+	node_ckpt_want(n);
+}
+
+const struct mirror_ops node_mirror_ops = {
+	.apply = node_mirror_apply,
+	.applied = node_mirror_applied,
+	.want_checkpoint = node_mirror_want_checkpoint,
+	.resync_begin = node_resync_begin,
+	.resync_install = node_resync_install,
+	.promise_epoch = node_promise_epoch,
+};
+
+int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])
+{
+	struct mirror_config cfg = {
+		.node_id = n->vol->super.node_id,
+		.promised_epoch = n->vol->super.promised_epoch,
+		.arena_bytes = n->arena_bytes,
+		.ring_bytes = n->opt->ring_bytes,
+		.lanes_max = n->opt->lanes,
+		.poll_us = n->opt->poll_us,
+		.listen = n->opt->listen.list,
+		.listen_count = n->opt->listen.count,
+	};
+	const char *reason = NULL;
+	int err;
+
+	memcpy(cfg.uuid, n->vol->super.uuid, sizeof(cfg.uuid));
+	memcpy(cfg.key, n->vol->key, sizeof(cfg.key));
+	store_lock(n->store);
+	cfg.last_lsn = store_lsn_locked(n->store);
+	store_unlock(n->store);
+	err = mirror_create(n->log, n->ckpt, &cfg, &node_mirror_ops, n, &n->mirror, &reason);
+	if (err)
+		snprintf(why, NODE_WHY_BYTES, "cannot listen for the primary: %s", reason ? reason : strerror(-err));
+	return err;
+}

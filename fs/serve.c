@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's life: see serve.h. SIGTERM and SIGINT, the shutdown command and an umount(8) all end the same way: no
+ * new requests, what is queued committed, a checkpoint, links closed, exit 0. Main thread.
+ */
+#include "fs/serve.h"
+
+#include "common/clock.h"
+#include "common/diag.h"
+#include "fs/cmd.h"
+#include "fs/control.h"
+#include "fs/daemon.h"
+#include "fs/fuse_session.h"
+#include "fs/mirror_view.h"
+#include "fs/mountpoint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define SERVE_GRACE_NS (2 * NSEC_PER_SEC) /* for processes that still use a mount being taken away */
+
+struct serve {
+	const struct serve_args *args;
+	struct node *node;
+	struct fs *fs;
+	struct view *view;
+	struct control *control;
+	int signal_fd;
+	char why[NODE_WHY_BYTES];
+};
+
+static int serve_signals(struct serve *s)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return s->signal_fd < 0 ? -errno : 0;
+}
+
+static void serve_say_recovered(struct serve *s)
+{
+	const struct node *n = s->node;
+
+	if (!n->recovered.replayed && !n->recovered.torn_tail && !n->recovered.orphans)
+		return;
+	diag_info("%s: recovered: checkpoint %" PRIu64 " (LSN %" PRIu64 ", %" PRIu64 " ms), %" PRIu64
+		  " records replayed in %" PRIu64 " ms%s%s", n->vol->path, n->recovered.ckpt_number,
+		  n->recovered.ckpt_lsn, (uint64_t)(n->recovered.load_ns / NSEC_PER_MSEC),
+		  n->recovered.replayed, (uint64_t)(n->recovered.replay_ns / NSEC_PER_MSEC),
+		  n->recovered.torn_tail ? ", an unfinished record at the end dropped" : "",
+		  n->recovered.orphans ? ", unlinked files freed" : "");
+}
+
+/* The file system, and with it what the replication side calls into. */
+static int serve_open_fs(struct serve *s)
+{
+	int err = fs_create(s->node, &s->fs);
+
+	if (!err && s->node->commit) {
+		s->node->recovered.orphans = fs_free_orphans(s->fs);
+	} else if (!err) {
+		err = fs_mount(s->fs, s->args->mountpoint, s->why);
+		if (err)
+			return err;
+		err = view_create(s->fs, &s->view);
+		s->node->view = s->view;
+	}
+	if (err)
+		snprintf(s->why, sizeof(s->why), "cannot start: %s", strerror(-err));
+	return err;
+}
+
+static int serve_open(struct serve *s)
+{
+	const struct serve_args *a = s->args;
+	bool primary = a->opt.role == OPTIONS_MOUNT;
+	int err = node_open(&a->opt, a->volume, &s->node, s->why);
+
+	if (!err && primary)
+		err = node_start_primary(s->node, s->why);
+	if (!err && a->mountpoint[0])
+		err = serve_open_fs(s);
+	if (!err && primary)
+		err = fs_mount(s->fs, a->mountpoint, s->why);
+	if (!err && !primary)
+		err = node_start_mirror(s->node, s->why);
+	if (!err)
+		err = control_start(s->node, s->fs, &s->control, s->why);
+	if (!err && s->fs && (err = fs_serve(s->fs)) != 0)
+		snprintf(s->why, sizeof(s->why), "cannot start the workers: %s", strerror(-err));
+	return err;
+}
+
+/* Until a signal, a shutdown command or the end of the mount. */
+static void serve_wait(struct serve *s)
+{
+	struct pollfd fds[3] = {
+		{ .fd = s->signal_fd, .events = POLLIN },
+		{ .fd = control_shutdown_fd(s->control), .events = POLLIN },
+		{ .fd = s->fs ? s->fs->ended_fd : -1, .events = POLLIN },
+	};
+
+	while (poll(fds, 3, -1) <= 0)
+		continue;
+	if (fds[0].revents)
+		diag_info("%s: stopping on a signal", s->node->vol->path);
+}
+
+static int serve_close(struct serve *s)
+{
+	int err = 0;
+
+	if (s->fs && s->fs->mountpoint && fs_unmount(s->fs, false) == -EBUSY) {
+		diag_warn("%s was in use and is taken away from under its users", s->fs->mountpoint);
+		fs_unmount(s->fs, true);
+	}
+	if (s->fs)
+		fs_stop(s->fs, SERVE_GRACE_NS);
+	control_stop(s->control); /* its threads look at what node_stop takes down */
+	if (s->node)
+		err = node_stop(s->node);
+	if (err)
+		diag_error("%s: the last checkpoint failed: %s; the log has everything", s->node->vol->path,
+			   strerror(-err));
+	view_destroy(s->view);
+	fs_destroy(s->fs);
+	node_close(s->node);
+	close(s->signal_fd);
+	return err;
+}
+
+int serve_run(void *args)
+{
+	struct serve s = { .args = args, .signal_fd = -1 };
+	int err = serve_signals(&s);
+
+	if (!err)
+		err = serve_open(&s);
+	if (err) {
+		diag_error("%s", s.why[0] ? s.why : strerror(-err));
+		serve_close(&s);
+		return CMD_FAILED;
+	}
+	serve_say_recovered(&s);
+	daemon_ready();
+	serve_wait(&s);
+	return serve_close(&s) ? CMD_FAILED : CMD_OK;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mkfs/cli.h"
+
+#include "common/diag.h"
+
+#include <assert.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+static void build_tables(const struct cli *cli, char *letters, struct option *longs)
+{
+	const struct cli_option *o;
+	size_t n = 0;
+
+	*letters++ = ':'; /* we print the messages */
+	for (o = cli->options; o->code != 0; o++) {
+		assert(n < CLI_OPTIONS_MAX);
+		if (o->code < 256) {
+			*letters++ = (char)o->code;
+			if (o->arg)
+				*letters++ = ':';
+		}
+		if (o->name)
+			longs[n++] = (struct option){ o->name, o->arg ? required_argument : no_argument,
+						      NULL, o->code };
+	}
+	*letters = '\0';
+	longs[n] = (struct option){ 0 };
+}
+
+int cli_next(const struct cli *cli, int argc, char **argv)
+{
+	char letters[2 * CLI_OPTIONS_MAX + 2];
+	struct option longs[CLI_OPTIONS_MAX + 1];
+	int at = optind > 0 ? optind : 1;
+	int code;
+
+	build_tables(cli, letters, longs);
+	code = getopt_long(argc, argv, letters, longs, NULL);
+	if (code == ':') {
+		diag_error("option '%s' needs an argument", argv[optind - 1]);
+		return '?';
+	}
+	if (code == '?') {
+		if (optopt > 0 && optopt < 256 && strncmp(argv[at], "--", 2) != 0)
+			diag_error("unknown option '-%c'", optopt);
+		else
+			diag_error("unknown or wrongly used option '%s'", argv[optind - 1]);
+	}
+	return code;
+}
+
+void cli_print_help(const struct cli *cli)
+{
+	const struct cli_option *o;
+
+	printf("Usage: %s %s\n%s\n\n", cli->program, cli->synopsis, cli->purpose);
+	for (o = cli->options; o->code != 0; o++) {
+		char left[48];
+		char letter[8] = "    ";
+
+		if (o->code < 256)
+			snprintf(letter, sizeof(letter), "-%c%s", o->code, o->name ? ", " : "");
+		snprintf(left, sizeof(left), "%s%s%s%s%s", letter, o->name ? "--" : "",
+			 o->name ? o->name : "", o->arg ? " " : "", o->arg ? o->arg : "");
+		printf("  %-24s %s\n", left, o->help);
+	}
+	printf("\n%s\n", cli->footer);
+}
+
+void cli_hint(const struct cli *cli)
+{
+	fprintf(stderr, "%s: try '%s --help'\n", cli->program, cli->program);
+}

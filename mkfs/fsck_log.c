@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads every record of both log pools. What ends a pool's valid records is told apart: a torn tail,
+ * which a crash may leave, or damage with valid records behind it.
+ */
+#include "mkfs/fsck_internal.h"
+
+#include "common/byteorder.h"
+#include "log/logdev.h"
+#include "log/record.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FORGET_BYTES (8ULL << 20)
+
+static const struct logdev_ops *const dev_ops = &logdev_pmemlog_ops;
+static const char *const pool_names[OPLOG_POOLS] = { "log.0", "log.1" };
+
+struct pool_scan {
+	struct fsck *f;
+	struct fsck_pool *p;
+	struct logdev *dev;
+	const uint8_t *base;
+	uint64_t done_before, total; /* for progress */
+};
+
+static struct fsck_place pool_place(const struct fsck_pool *p, uint64_t offset, uint64_t lsn)
+{
+	return (struct fsck_place){ .file = p->name, .offset = (int64_t)offset, .lsn = lsn };
+}
+
+static bool scan_generation(struct pool_scan *s)
+{
+	const struct fsck_place place = pool_place(s->p, 0, 0);
+	const struct volume_super *super = &s->f->super;
+	const char *wrong = NULL;
+	struct record r;
+	size_t bytes = 0;
+
+	if (record_decode(s->base, s->p->stored_bytes, &r, &bytes) != 0 ||
+	    r.opcode != RECORD_GENERATION)
+		wrong = "the generation record, which every pool begins with, is damaged";
+	else if (memcmp(r.u.generation.uuid, super->uuid, sizeof(super->uuid)) != 0)
+		wrong = "the pool belongs to another volume";
+	else if (r.u.generation.node_id != super->node_id)
+		wrong = "the pool belongs to another node of this volume";
+	else if (r.u.generation.format_version != super->format_version)
+		wrong = "the pool has another format version";
+	if (wrong) {
+		fsck_problem(s->f, &place, false, "%s", wrong);
+		return false;
+	}
+	s->p->generation_valid = true;
+	s->p->generation = r.u.generation.generation;
+	s->p->base_lsn = r.lsn;
+	s->p->last_lsn = r.lsn - 1;
+	s->p->epoch = r.epoch;
+	s->p->used_bytes = bytes;
+	return true;
+}
+
+/* One record that continues the pool. False: the valid part ends here. */
+static bool scan_record(struct pool_scan *s)
+{
+	struct fsck_pool *p = s->p;
+	struct record r;
+	size_t bytes = 0;
+
+	if (record_decode(s->base + p->used_bytes, p->stored_bytes - p->used_bytes, &r, &bytes) != 0 ||
+	    r.opcode == RECORD_GENERATION || r.lsn != p->last_lsn + 1 || r.epoch < p->epoch)
+		return false;
+	p->last_lsn = r.lsn;
+	p->epoch = r.epoch;
+	p->records++;
+	p->used_bytes += bytes;
+	return true;
+}
+
+/* Looks for a record that can only be this log's, behind what is invalid. */
+static void find_island(struct pool_scan *s)
+{
+	struct fsck_pool *p = s->p;
+	uint64_t lsn_max = p->last_lsn + 1 + (p->stored_bytes - p->used_bytes) / RECORD_HEADER_BYTES;
+
+	for (uint64_t at = p->used_bytes + 1; at + RECORD_HEADER_BYTES <= p->stored_bytes; at++) {
+		uint64_t lsn = get_be64(s->base + at);
+		struct record r;
+		size_t bytes;
+
+		if (lsn <= p->last_lsn + 1 || lsn > lsn_max)
+			continue;
+		if (record_decode(s->base + at, p->stored_bytes - at, &r, &bytes) == 0 &&
+		    r.epoch >= p->epoch) {
+			p->island_offset = at;
+			p->island_lsn = r.lsn;
+			return;
+		}
+	}
+}
+
+static void scan_pool(struct pool_scan *s)
+{
+	uint64_t forgot = 0;
+
+	s->base = dev_ops->base(s->dev);
+	if (s->p->stored_bytes == 0 || !scan_generation(s))
+		return;
+	while (s->p->used_bytes < s->p->stored_bytes) {
+		if (!scan_record(s)) {
+			s->p->torn = true;
+			find_island(s);
+			break;
+		}
+		if (s->p->used_bytes - forgot >= FORGET_BYTES) {
+			forgot = s->p->used_bytes;
+			dev_ops->forget(s->dev, forgot);
+		}
+		progress_update(&s->f->progress, s->done_before + s->p->used_bytes, s->total);
+	}
+}
+
+/* NULL after a problem was reported; -errno in *ret_err for an operational error. */
+static struct logdev *open_pool(struct fsck *f, struct fsck_pool *p, int *ret_err)
+{
+	const struct fsck_place place = { .file = p->name, .offset = -1 };
+	struct logdev *dev = NULL;
+	int err = dev_ops->open(f->dirfd, p->name, &dev);
+
+	if (!err) {
+		p->opened = true;
+		p->stored_bytes = dev_ops->used(dev);
+		return dev;
+	}
+	if (err == -ENOENT)
+		fsck_problem(f, &place, false, "the log pool is missing; make this node's volume again "
+			     "(mkfs.kvfs --join) and let it resync");
+	else if (err == -EBADMSG)
+		fsck_problem(f, &place, false, "not a log pool, or its header is damaged");
+	else
+		*ret_err = fsck_fail(f, p->name, err);
+	return NULL;
+}
+
+/* Whose tail may be torn: only the newest pool is written. */
+static void judge_damage(struct fsck *f, const struct fsck_pool *p, bool newest)
+{
+	struct fsck_place place = pool_place(p, p->used_bytes, p->last_lsn + 1);
+	uint64_t rest = p->stored_bytes - p->used_bytes;
+
+	if (p->island_offset)
+		fsck_problem(f, &place, false, "damaged; the log ends here, but valid records go on at "
+			     "offset %llu with LSN %llu: what lies between was lost to damage, not to a crash",
+			     (unsigned long long)p->island_offset, (unsigned long long)p->island_lsn);
+	else if (newest)
+		fsck_note(f, &place, "a torn tail of %llu bytes, as a crash leaves it; the log ends at LSN "
+			  "%llu", (unsigned long long)rest, (unsigned long long)p->last_lsn);
+	/* The older pool's is judged with its neighbours, in fsck_chain.c. */
+}
+
+int fsck_check_log(struct fsck *f)
+{
+	struct logdev *devs[OPLOG_POOLS] = { NULL };
+	uint64_t total = 0, done = 0;
+	bool newest_is_1;
+	int err = 0;
+
+	progress_begin(&f->progress, "reading the log");
+	for (int i = 0; i < OPLOG_POOLS && !err; i++) {
+		f->pools[i].name = pool_names[i];
+		devs[i] = open_pool(f, &f->pools[i], &err);
+		total += f->pools[i].stored_bytes;
+	}
+	for (int i = 0; i < OPLOG_POOLS && !err; i++) {
+		struct pool_scan s = { .f = f, .p = &f->pools[i], .dev = devs[i], .done_before = done,
+				       .total = total };
+
+		if (devs[i])
+			scan_pool(&s);
+		done += f->pools[i].stored_bytes;
+	}
+	newest_is_1 = f->pools[1].generation > f->pools[0].generation;
+	for (int i = 0; i < OPLOG_POOLS; i++) {
+		if (f->pools[i].torn)
+			judge_damage(f, &f->pools[i], newest_is_1 == (i == 1));
+		if (devs[i])
+			dev_ops->close(devs[i]);
+	}
+	progress_end(&f->progress);
+	return err;
+}

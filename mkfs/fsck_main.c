@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fsck.kvfs: options, lock, and the order of the checks. Findings: fsck_report.c. */
+#include "common/diag.h"
+#include "mkfs/cli.h"
+#include "mkfs/fsck_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+
+enum { OPTION_JSON = 256, OPTION_PROGRESS };
+
+static const struct cli_option options[] = {
+	{ 'n', "no", NULL, "only check, change nothing (the default)" },
+	{ 'y', "yes", NULL, "repair what can be repaired without loss" },
+	{ 'a', NULL, NULL, "same as -y, for fsck(8)" },
+	{ 'p', NULL, NULL, "same as -y, for fsck(8)" },
+	{ OPTION_JSON, "json", NULL, "print the result as JSON" },
+	{ OPTION_PROGRESS, "progress", NULL, "show progress even when stderr is not a terminal" },
+	{ 'V', "version", NULL, "print the version" },
+	{ 'h', "help", NULL, "print this help" },
+	{ 0, NULL, NULL, NULL }
+};
+
+static const struct cli cli = {
+	.program = "fsck.kvfs",
+	.synopsis = "[OPTION]... VOLUME",
+	.purpose = "Checks the kvfs volume in the directory VOLUME, which must not be in use.",
+	.options = options,
+	.footer = "Exit status, added up: 0 no problem, 1 problems corrected, 4 problems left,\n"
+		  "8 operational error, 16 wrong usage. See fsck.kvfs(8).",
+};
+
+/* -1: go on; else the exit status. */
+static int parse_options(int argc, char **argv, struct fsck *f, bool *ret_progress)
+{
+	bool no = false;
+	int code;
+
+	while ((code = cli_next(&cli, argc, argv)) != -1) {
+		switch (code) {
+		case 'n': no = true; break;
+		case 'y': case 'a': case 'p': f->repair = true; break;
+		case OPTION_JSON: f->json = true; break;
+		case OPTION_PROGRESS: *ret_progress = true; break;
+		case 'V': printf("fsck.kvfs %s\n", PACKAGE_VERSION); return FSCK_OK;
+		case 'h': cli_print_help(&cli); return FSCK_OK;
+		default: cli_hint(&cli); return FSCK_USAGE;
+		}
+	}
+	if (no && f->repair) {
+		diag_error("give either -n or -y");
+		return FSCK_USAGE;
+	}
+	if (argc - optind != 1 || argv[optind][0] == '\0') {
+		diag_error(argc == optind ? "no VOLUME given" : "give exactly one VOLUME");
+		cli_hint(&cli);
+		return FSCK_USAGE;
+	}
+	f->path = argv[optind];
+	return -1;
+}
+
+static bool open_and_lock(struct fsck *f)
+{
+	int err;
+
+	f->dirfd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (f->dirfd < 0) {
+		diag_error("%s: %s", f->path, errno == ENOENT ? "no such volume" :
+			   errno == ENOTDIR ? "not a volume: it is not a directory" : strerror(errno));
+		return false;
+	}
+	err = volume_lock(f->dirfd, f->repair ? VOLUME_LOCK_WRITE : VOLUME_LOCK_READ_ONLY, &f->lockfd);
+	if (err == -ENOENT)
+		diag_error("%s: not a kvfs volume: it has no superblock", f->path);
+	else if (err == -EBUSY)
+		diag_error("%s: in use by another kvfs mount, mirror, mkfs or fsck; stop that first",
+			   f->path);
+	else if (err)
+		diag_error("%s/%s: %s", f->path, VOLUME_SUPERBLOCK_NAME, strerror(-err));
+	return err == 0;
+}
+
+static void run_checks(struct fsck *f)
+{
+	if (fsck_check_super(f) != 0 || !f->super_valid || f->super.state != VOLUME_READY)
+		return;
+	if (fsck_check_key(f) != 0 || fsck_check_log(f) != 0 || fsck_check_ckpts(f) != 0)
+		return;
+	if (fsck_check_chain(f) == 0)
+		fsck_check_strays(f);
+}
+
+int main(int argc, char **argv)
+{
+	struct fsck f = { .dirfd = -1, .lockfd = -1 };
+	bool progress = false;
+	int status;
+
+	diag_init(cli.program);
+	status = parse_options(argc, argv, &f, &progress);
+	if (status >= 0)
+		return status;
+	f.findings = json_array();
+	if (sodium_init() < 0 || !f.findings) {
+		diag_error("out of memory or random numbers");
+		return FSCK_OPERATIONAL;
+	}
+	progress_init(&f.progress, progress, false);
+	if (open_and_lock(&f)) {
+		run_checks(&f);
+		fsck_summary(&f);
+		status = fsck_exit_status(&f);
+		if (fflush(stdout) != 0)
+			status |= FSCK_OPERATIONAL;
+	} else {
+		status = FSCK_OPERATIONAL;
+	}
+	if (f.lockfd >= 0)
+		close(f.lockfd);
+	if (f.dirfd >= 0)
+		close(f.dirfd);
+	json_decref(f.findings);
+	return status;
+}

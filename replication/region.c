@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The region pool. A region is in one of five states:
+ *
+ *   BARE --commit, register--> READY <--put/get--> USED --put, reserve full--> LEAVING --decommit--> BARE
+ *
+ * and BUSY while the first or last arrow runs without the lock. "kv-region" does both ahead of need;
+ * a get that finds nothing READY (or LEAVING, which is as good) goes from BARE itself: a miss.
+ *
+ * Threads: any. One mutex, held over no system call but the wake-up of the thread.
+ */
+#include "replication/region.h"
+
+#include "common/clock.h"
+#include "common/thread.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* How long a get waits for a region that the thread is just preparing or giving back. */
+#define REGION_BUSY_WAIT_NS (10ULL * 1000000000ULL)
+
+enum region_state { REGION_BARE, REGION_READY, REGION_LEAVING, REGION_USED, REGION_BUSY, REGION_STATES };
+
+#define REGION_NONE UINT32_MAX
+
+struct region_slot {
+	void *_Atomic handle;    /* the registrar's; written under lock or while BUSY */
+	uint32_t next;           /* in the list of its state */
+	enum region_state state; /* lock */
+};
+
+struct region_pool {
+	const struct region_backend_ops *be;
+	void *be_ctx;
+	uint8_t *base;
+	uint32_t regions;
+	pthread_t thread;
+
+	pthread_mutex_t lock;  /* everything below */
+	pthread_cond_t work;   /* for the thread */
+	pthread_cond_t idle;   /* a region left BUSY */
+	const struct region_registrar_ops *registrar;
+	void *registrar_ctx;
+	uint32_t reserve;      /* regions */
+	uint32_t count[REGION_STATES];
+	uint32_t head[REGION_STATES]; /* lists; USED and BUSY have none */
+	bool commit_failed;    /* the machine is out of memory: no more ahead until something changes */
+	bool stop;
+	uint64_t hits, misses;
+	struct region_slot slot[];
+};
+
+static void state_set_locked(struct region_pool *p, uint32_t i, enum region_state state)
+{
+	struct region_slot *r = &p->slot[i];
+
+	p->count[r->state]--;
+	p->count[state]++;
+	r->state = state;
+	r->next = p->head[state];
+	p->head[state] = i;
+}
+
+static uint32_t pop_locked(struct region_pool *p, enum region_state from, enum region_state to)
+{
+	uint32_t i = p->head[from];
+
+	if (i == REGION_NONE)
+		return REGION_NONE;
+	p->head[from] = p->slot[i].next;
+	state_set_locked(p, i, to);
+	return i;
+}
+
+/* Regions above the reserve that stay ready, so that use that swings about a level costs nothing. */
+static uint32_t ready_max(const struct region_pool *p)
+{
+	return p->reserve + (p->reserve + 1) / 2;
+}
+
+static int handle_add(struct region_pool *p, uint32_t i)
+{
+	void *handle = NULL;
+	int err;
+
+	if (!p->registrar)
+		return 0;
+	err = p->registrar->add(p->registrar_ctx, p->base + i * REGION_BYTES, REGION_BYTES, &handle);
+	if (!err)
+		atomic_store_explicit(&p->slot[i].handle, handle, memory_order_release);
+	return err;
+}
+
+static void handle_remove(struct region_pool *p, uint32_t i)
+{
+	void *handle = atomic_exchange_explicit(&p->slot[i].handle, NULL, memory_order_acq_rel);
+
+	if (handle)
+		p->registrar->remove(p->registrar_ctx, handle);
+}
+
+/*
+ * BUSY to usable. Without the lock: the registrar can't change while a region is BUSY.
+ */
+static int prepare(struct region_pool *p, uint32_t i)
+{
+	int err = p->be->commit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
+
+	if (err)
+		return err;
+	err = handle_add(p, i);
+	if (err)
+		p->be->decommit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
+	return err;
+}
+
+static void busy_end_locked(struct region_pool *p, uint32_t i, enum region_state state)
+{
+	state_set_locked(p, i, state);
+	pthread_cond_broadcast(&p->idle);
+}
+
+/* One step towards the reserve; false when there is nothing to do. Drops and retakes the lock. */
+static bool balance_locked(struct region_pool *p)
+{
+	uint32_t i;
+	int err;
+
+	if (p->count[REGION_READY] < p->reserve) {
+		if (pop_locked(p, REGION_LEAVING, REGION_READY) != REGION_NONE)
+			return true;
+		i = p->commit_failed ? REGION_NONE : pop_locked(p, REGION_BARE, REGION_BUSY);
+		if (i != REGION_NONE) {
+			pthread_mutex_unlock(&p->lock);
+			err = prepare(p, i);
+			pthread_mutex_lock(&p->lock);
+			p->commit_failed = err != 0;
+			busy_end_locked(p, i, err ? REGION_BARE : REGION_READY);
+			return true;
+		}
+	}
+	if (p->count[REGION_READY] > ready_max(p))
+		pop_locked(p, REGION_READY, REGION_LEAVING);
+	i = pop_locked(p, REGION_LEAVING, REGION_BUSY);
+	if (i == REGION_NONE)
+		return false;
+	pthread_mutex_unlock(&p->lock);
+	handle_remove(p, i);
+	p->be->decommit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
+	pthread_mutex_lock(&p->lock);
+	p->commit_failed = false;
+	busy_end_locked(p, i, REGION_BARE);
+	return true;
+}
+
+static void *region_thread(void *arg)
+{
+	struct region_pool *p = arg;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->stop) {
+		if (!balance_locked(p) && !p->stop)
+			pthread_cond_wait(&p->work, &p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+static void pool_init(struct region_pool *p)
+{
+	pthread_mutex_init(&p->lock, NULL);
+	thread_cond_init(&p->work);
+	thread_cond_init(&p->idle);
+	for (int s = 0; s < REGION_STATES; s++)
+		p->head[s] = REGION_NONE;
+	p->count[REGION_BARE] = p->regions;
+	for (uint32_t i = p->regions; i-- > 0;) {
+		p->slot[i].next = p->head[REGION_BARE];
+		p->head[REGION_BARE] = i;
+	}
+}
+
+static void pool_free(struct region_pool *p)
+{
+	p->be->close(p->be_ctx);
+	pthread_cond_destroy(&p->idle);
+	pthread_cond_destroy(&p->work);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+static uint32_t regions_of(uint64_t bytes)
+{
+	uint64_t n = bytes / REGION_BYTES + (bytes % REGION_BYTES != 0);
+
+	return n < REGION_NONE ? (uint32_t)n : REGION_NONE - 1;
+}
+
+int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes,
+		       uint64_t reserve_bytes, struct region_pool **ret_pool)
+{
+	uint32_t regions = regions_of(arena_bytes);
+	struct region_pool *p;
+	int err;
+
+	if (arena_bytes == 0 || arena_bytes > 1ULL << 46)
+		return -EINVAL;
+	p = calloc(1, sizeof(*p) + regions * sizeof(p->slot[0]));
+	if (!p)
+		return -ENOMEM;
+	p->be = be;
+	p->regions = regions;
+	p->reserve = regions_of(reserve_bytes);
+	err = be->open(regions * REGION_BYTES, true, &p->be_ctx, &p->base);
+	if (err) {
+		free(p);
+		return err;
+	}
+	pool_init(p);
+	err = thread_start(&p->thread, "kv-region", region_thread, p);
+	if (err) {
+		pool_free(p);
+		return err;
+	}
+	*ret_pool = p;
+	return 0;
+}
+
+void region_pool_destroy(struct region_pool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	assert(p->count[REGION_USED] == 0);
+	p->stop = true;
+	pthread_cond_signal(&p->work);
+	pthread_mutex_unlock(&p->lock);
+	pthread_join(p->thread, NULL);
+	for (uint32_t i = 0; i < p->regions; i++)
+		handle_remove(p, i);
+	pool_free(p);
+}
+
+/* Takes a region from BARE without the lock held meanwhile. */
+static int get_miss_locked(struct region_pool *p, uint32_t i)
+{
+	int err;
+
+	p->misses++;
+	pthread_mutex_unlock(&p->lock);
+	err = prepare(p, i);
+	pthread_mutex_lock(&p->lock);
+	busy_end_locked(p, i, err ? REGION_BARE : REGION_USED);
+	return err;
+}
+
+static int get_locked(struct region_pool *p, uint32_t *ret_index)
+{
+	uint64_t deadline = 0;
+
+	for (;;) {
+		uint32_t i = pop_locked(p, REGION_READY, REGION_USED);
+
+		if (i == REGION_NONE)
+			i = pop_locked(p, REGION_LEAVING, REGION_USED);
+		if (i != REGION_NONE) {
+			p->hits++;
+			*ret_index = i;
+			return 0;
+		}
+		i = pop_locked(p, REGION_BARE, REGION_BUSY);
+		if (i != REGION_NONE) {
+			*ret_index = i;
+			return get_miss_locked(p, i);
+		}
+		if (p->count[REGION_BUSY] == 0)
+			return -ENOMEM;
+		if (!deadline)
+			deadline = clock_mono_ns() + REGION_BUSY_WAIT_NS;
+		if (thread_cond_wait_until(&p->idle, &p->lock, deadline) == -ETIMEDOUT)
+			return -ENOMEM;
+	}
+}
+
+int region_get(struct region_pool *p, struct region *ret_region)
+{
+	uint32_t i = REGION_NONE;
+	int err;
+
+	pthread_mutex_lock(&p->lock);
+	err = get_locked(p, &i);
+	if (p->count[REGION_READY] < p->reserve && p->head[REGION_BARE] != REGION_NONE)
+		pthread_cond_signal(&p->work);
+	pthread_mutex_unlock(&p->lock);
+	if (err)
+		return err == -ENOMEM ? err : -ENOMEM;
+	ret_region->base = p->base + i * REGION_BYTES;
+	ret_region->index = i;
+	ret_region->registered = atomic_load_explicit(&p->slot[i].handle, memory_order_acquire);
+	return 0;
+}
+
+void region_put(struct region_pool *p, const struct region *r)
+{
+	pthread_mutex_lock(&p->lock);
+	assert(r->index < p->regions && p->slot[r->index].state == REGION_USED);
+	if (p->count[REGION_READY] < ready_max(p)) {
+		state_set_locked(p, r->index, REGION_READY);
+	} else {
+		state_set_locked(p, r->index, REGION_LEAVING);
+		pthread_cond_signal(&p->work);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes)
+{
+	pthread_mutex_lock(&p->lock);
+	p->reserve = regions_of(reserve_bytes);
+	p->commit_failed = false;
+	pthread_cond_signal(&p->work);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static int handles_add_locked(struct region_pool *p)
+{
+	for (uint32_t i = 0; i < p->regions; i++) {
+		int err = p->slot[i].state == REGION_BARE ? 0 : handle_add(p, i);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&p->lock);
+	while (p->count[REGION_BUSY] > 0) /* each ends by itself: a bounded number of page faults */
+		pthread_cond_wait(&p->idle, &p->lock);
+	for (uint32_t i = 0; i < p->regions; i++)
+		handle_remove(p, i);
+	p->registrar = ops;
+	p->registrar_ctx = ctx;
+	err = handles_add_locked(p);
+	if (err) {
+		for (uint32_t i = 0; i < p->regions; i++)
+			handle_remove(p, i);
+		p->registrar = NULL;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return err;
+}
+
+void *region_pool_handle(const struct region_pool *p, const void *addr)
+{
+	size_t i = (size_t)((const uint8_t *)addr - p->base) / REGION_BYTES;
+
+	assert(i < p->regions);
+	/* acquire pairs with the release in handle_add: the handle's content is there */
+	return atomic_load_explicit(&p->slot[i].handle, memory_order_acquire);
+}
+
+void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats)
+{
+	pthread_mutex_lock(&p->lock);
+	*ret_stats = (struct region_stats){
+		.arena_bytes = p->regions * REGION_BYTES,
+		.used_bytes = p->count[REGION_USED] * REGION_BYTES,
+		.reserve_bytes = p->reserve * REGION_BYTES,
+		.ready_bytes = p->count[REGION_READY] * REGION_BYTES,
+		.hits = p->hits,
+		.misses = p->misses,
+		.hugepages = p->be->hugepages(p->be_ctx),
+	};
+	pthread_mutex_unlock(&p->lock);
+}
+
+uint8_t *region_pool_base(struct region_pool *p)
+{
+	return p->base;
+}

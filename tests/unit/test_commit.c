@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commit queue over the real operation log on the model medium, with links that the test acknowledges. */
+#include "replication/commit.h"
+
+#include "common/clock.h"
+#include "common/crc32c.h"
+#include "common/thread.h"
+#include "tests/unit/oplog_util.h"
+#include "tests/unit/unit_main.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define POOL_BYTES (1U << 20)
+#define TIMEOUT_NS (5 * NSEC_PER_SEC)
+
+struct test_op {
+	struct op op;
+	uint8_t head[128];
+	uint8_t data[1024];
+	_Atomic int completed; /* times */
+	_Atomic int err;
+	_Atomic int released;
+};
+
+static struct oplog *oplog;
+static struct commit *commit;
+static pthread_mutex_t store = PTHREAD_MUTEX_INITIALIZER; /* plays the store's lock */
+static _Atomic unsigned checkpoints_wanted;
+static _Atomic int failed_err;
+
+static void on_complete(struct op *op, int err)
+{
+	struct test_op *t = caa_container_of(op, struct test_op, op);
+
+	atomic_store(&t->err, err);
+	atomic_fetch_add(&t->completed, 1);
+}
+
+static void on_release(struct op *op)
+{
+	struct test_op *t = caa_container_of(op, struct test_op, op);
+
+	atomic_fetch_add(&t->released, 1);
+}
+
+static const struct op_ops test_ops = { on_complete, on_release };
+
+static void on_want_checkpoint(void *ctx)
+{
+	atomic_fetch_add(&checkpoints_wanted, 1);
+}
+
+static void on_failed(void *ctx, int err)
+{
+	atomic_store(&failed_err, err);
+}
+
+static void setup(const struct logdev_ops *dev, enum commit_protocol protocol, unsigned min_mirrors)
+{
+	struct oplog_range range;
+	const char *why = "";
+	struct commit_config cfg = {
+		.protocol = protocol,
+		.min_mirrors = min_mirrors,
+		.timeout_ns = TIMEOUT_NS,
+		.epoch = 1,
+		.next_lsn = 1,
+		.want_checkpoint = on_want_checkpoint,
+		.failed = on_failed,
+	};
+
+	util_mem_pools(POOL_BYTES);
+	ck_assert_int_eq(oplog_open(dev, -1, &util_cfg, &oplog, &range, &why), 0);
+	ck_assert_int_eq(oplog_start(oplog, 1, 1), 0);
+	ck_assert_int_eq(commit_create(oplog, &cfg, &commit), 0);
+}
+
+static void teardown(void)
+{
+	commit_destroy(commit);
+	oplog_close(oplog);
+}
+
+/* Seals t as the next operation and queues it; drive is the caller's. */
+static void submit(struct test_op *t, uint32_t data_len, uint64_t deadline_ns)
+{
+	struct record r = { .opcode = RECORD_WRITE, .ino = 7, .data = t->data, .data_len = data_len };
+
+	t->op.ops = &test_ops;
+	t->op.head = t->head;
+	t->op.head_len = (uint32_t)record_head_bytes(&r);
+	t->op.data_len = data_len;
+	t->op.data[0] = (struct iovec){ t->data, data_len };
+	t->op.data_iovcnt = 1;
+	t->op.deadline_ns = deadline_ns;
+	record_encode_head(&r, t->head);
+	pthread_mutex_lock(&store);
+	t->op.lsn = commit_next_lsn(commit);
+	record_seal(t->head, t->op.head_len, t->op.lsn, 1, crc32c(0, t->data, data_len), data_len);
+	commit_enqueue(commit, &t->op);
+	pthread_mutex_unlock(&store);
+}
+
+static void run(struct test_op *t, uint32_t data_len)
+{
+	submit(t, data_len, clock_mono_ns() + TIMEOUT_NS);
+	commit_drive(commit);
+}
+
+static void wait_lsn(struct test_op *t, uint64_t lsn)
+{
+	t->op.ops = &test_ops;
+	t->op.lsn = lsn;
+	t->op.deadline_ns = clock_mono_ns() + TIMEOUT_NS;
+	commit_wait(commit, &t->op);
+}
+
+#define ANSWERED(t, e)                                                                                       \
+	do {                                                                                                 \
+		ck_assert_int_eq(atomic_load(&(t)->completed), 1);                                           \
+		ck_assert_int_eq(atomic_load(&(t)->err), (e));                                               \
+	} while (0)
+#define WAITING(t) ck_assert_int_eq(atomic_load(&(t)->completed), 0)
+
+/* A link that notes what it was given. */
+struct test_link {
+	struct commit_link *link;
+	uint64_t posted_lsn;
+};
+
+static void on_post(void *ctx, struct op *const *ops, unsigned n)
+{
+	struct test_link *l = ctx;
+
+	for (unsigned i = 0; i < n; i++) {
+		ck_assert_uint_eq(ops[i]->lsn, l->posted_lsn + 1);
+		ck_assert_uint_le(ops[i]->lsn, commit_durable_lsn(commit)); /* log before wire */
+		l->posted_lsn = ops[i]->lsn;
+	}
+}
+
+static const struct commit_link_ops link_ops = { on_post };
+
+static void link_up(struct test_link *l)
+{
+	l->posted_lsn = commit_durable_lsn(commit);
+	ck_assert_int_eq(commit_link_add(commit, &link_ops, l, &l->link), 0);
+	commit_link_ack(l->link, l->posted_lsn, l->posted_lsn);
+	ck_assert_int_eq(commit_link_set_sync(l->link, true), 0);
+}
+
+START_TEST(alone_commits_at_once)
+{
+	static struct test_op a, b, w;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 0);
+	run(&a, 100);
+	ANSWERED(&a, 0);
+	ck_assert_int_eq(atomic_load(&a.released), 1);
+	submit(&b, 10, clock_mono_ns() + TIMEOUT_NS);
+	wait_lsn(&w, 2);
+	WAITING(&b);
+	WAITING(&w);
+	commit_drive(commit);
+	ANSWERED(&b, 0);
+	ANSWERED(&w, 0);
+	ck_assert_uint_eq(commit_point(commit), 2);
+	ck_assert_uint_eq(oplog_last_lsn(oplog), 2);
+	teardown();
+}
+END_TEST
+
+START_TEST(protocol_c_waits_for_every_mirror_in_sync)
+{
+	static struct test_op a, w;
+	struct test_link l1 = { 0 }, l2 = { 0 };
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 1);
+	link_up(&l1);
+	link_up(&l2);
+	run(&a, 100);
+	wait_lsn(&w, 1);
+	ck_assert_uint_eq(l1.posted_lsn, 1);
+	commit_link_ack(l1.link, 1, 1);
+	WAITING(&a);
+	commit_link_ack(l2.link, 1, 0); /* in memory only */
+	WAITING(&a);
+	WAITING(&w);
+	commit_link_ack(l2.link, 1, 1);
+	ANSWERED(&a, 0);
+	ANSWERED(&w, 0);
+	commit_link_remove(l1.link);
+	commit_link_remove(l2.link);
+	teardown();
+}
+END_TEST
+
+START_TEST(protocol_b_counts_memory_and_a_nothing)
+{
+	static struct test_op a, b;
+	struct test_link l = { 0 };
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_B, 1);
+	link_up(&l);
+	run(&a, 100);
+	WAITING(&a);
+	commit_link_ack(l.link, 1, 0);
+	ANSWERED(&a, 0);
+	commit_link_remove(l.link);
+	teardown();
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_A, 0);
+	link_up(&l);
+	run(&b, 100);
+	ANSWERED(&b, 0);
+	commit_link_remove(l.link);
+	teardown();
+}
+END_TEST
+
+START_TEST(a_mirror_that_falls_out_no_longer_holds_writes)
+{
+	static struct test_op a, b;
+	struct test_link l1 = { 0 }, l2 = { 0 };
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 1);
+	link_up(&l1);
+	link_up(&l2);
+	run(&a, 100);
+	commit_link_ack(l1.link, 1, 1);
+	WAITING(&a);
+	ck_assert_int_eq(commit_link_set_sync(l2.link, false), 0);
+	ANSWERED(&a, 0);
+	ck_assert_int_eq(commit_link_set_sync(l2.link, true), -EAGAIN); /* it lacks record 1 */
+	commit_link_ack(l2.link, 1, 1);
+	ck_assert_int_eq(commit_link_set_sync(l2.link, true), 0);
+	run(&b, 100);
+	commit_link_ack(l1.link, 2, 2);
+	WAITING(&b);
+	commit_link_ack(l2.link, 2, 2);
+	ANSWERED(&b, 0);
+	commit_link_remove(l1.link);
+	commit_link_remove(l2.link);
+	teardown();
+}
+END_TEST
+
+static void wait_until_answered(struct test_op *t)
+{
+	uint64_t end = clock_mono_ns() + 3 * NSEC_PER_SEC;
+
+	while (!atomic_load(&t->completed) && clock_mono_ns() < end)
+		sched_yield();
+}
+
+START_TEST(too_few_mirrors_time_out_and_never_acknowledge_falsely)
+{
+	static struct test_op a, w;
+	struct test_link l = { 0 };
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 1);
+	submit(&a, 100, clock_mono_ns() + 50 * NSEC_PER_MSEC);
+	commit_drive(commit);
+	WAITING(&a);
+	wait_until_answered(&a);
+	ANSWERED(&a, -EIO);
+	ck_assert_int_eq(atomic_load(&a.released), 0); /* its record may still be sent */
+	ck_assert_uint_eq(commit_point(commit), 0);
+	wait_lsn(&w, 1);
+	WAITING(&w);
+	/* a mirror comes, has the record, and it is committed; the answer is not given twice */
+	link_up(&l);
+	ck_assert_uint_eq(commit_point(commit), 1);
+	ANSWERED(&w, 0);
+	ANSWERED(&a, -EIO);
+	ck_assert_int_eq(atomic_load(&a.released), 1);
+	commit_link_remove(l.link);
+	teardown();
+}
+END_TEST
+
+START_TEST(a_failed_log_fails_everything)
+{
+	static struct test_op a, b, c, w;
+
+	logdev_fault_wrap(&logdev_mem_ops);
+	setup(&logdev_fault_ops, COMMIT_PROTOCOL_C, 0);
+	run(&a, 10);
+	ANSWERED(&a, 0);
+	logdev_fault_arm(&(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .at = 1, .error = -EIO });
+	submit(&b, 10, clock_mono_ns() + TIMEOUT_NS);
+	wait_lsn(&w, 2);
+	commit_drive(commit);
+	ANSWERED(&b, -EIO);
+	ANSWERED(&w, -EIO);
+	ck_assert_int_eq(atomic_load(&failed_err), -EIO);
+	run(&c, 10);
+	ANSWERED(&c, -EIO);
+	ck_assert_int_eq(commit_admit(commit, 100, true, clock_mono_ns() + TIMEOUT_NS), -EIO);
+	ck_assert_int_eq(commit_wait_durable(commit, 3, NSEC_PER_SEC), -EIO);
+	ck_assert_uint_eq(commit_point(commit), 1);
+	teardown();
+	logdev_fault_disarm();
+}
+END_TEST
+
+static bool admit_and_run(struct test_op *t, bool urgent)
+{
+	int err = commit_admit(commit, 1200, urgent, clock_mono_ns());
+
+	if (err) {
+		ck_assert_int_eq(err, -EIO);
+		return false;
+	}
+	memset(t, 0, sizeof(*t));
+	t->op.admitted_bytes = 1200;
+	run(t, 1024);
+	ANSWERED(t, 0);
+	return true;
+}
+
+START_TEST(a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint)
+{
+	static struct test_op t;
+	unsigned plain = 0, urgent = 0;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 0);
+	while (admit_and_run(&t, false))
+		ck_assert_uint_lt(plain++, 10000);
+	ck_assert_uint_gt(plain, 2 * POOL_BYTES / 1100 * 7 / 10);
+	ck_assert_uint_ge(atomic_load(&checkpoints_wanted), 1);
+	while (admit_and_run(&t, true) && urgent < 20)
+		urgent++;
+	ck_assert_uint_eq(urgent, 20);
+
+	commit_checkpoint_done(commit, -ENOSPC);
+	ck_assert_int_eq(commit_admit(commit, 1200, false, clock_mono_ns() + TIMEOUT_NS), -ENOSPC);
+
+	ck_assert_int_eq(commit_switch_log(commit), -EBUSY);
+	oplog_covered(oplog, commit_durable_lsn(commit));
+	commit_checkpoint_done(commit, 0);
+	ck_assert(admit_and_run(&t, false));
+	teardown();
+}
+END_TEST
+
+#define CROWD 4
+#define CROWD_OPS 2000
+
+struct crowd {
+	struct test_op *ops;
+	pthread_t thread;
+};
+
+static void *crowd_main(void *arg)
+{
+	struct crowd *c = arg;
+
+	for (unsigned i = 0; i < CROWD_OPS; i++) {
+		ck_assert_int_eq(commit_admit(commit, 200, false, clock_mono_ns() + TIMEOUT_NS), 0);
+		c->ops[i].op.admitted_bytes = 200;
+		run(&c->ops[i], 16);
+	}
+	return NULL;
+}
+
+static void *crowd_checkpointer(void *arg)
+{
+	_Atomic bool *stop = arg;
+
+	while (!atomic_load(stop)) {
+		uint64_t lsn;
+
+		commit_switch_log(commit);
+		lsn = commit_durable_lsn(commit);
+		oplog_covered(oplog, lsn);
+		commit_checkpoint_done(commit, 0);
+	}
+	return NULL;
+}
+
+START_TEST(threads_share_appends_and_every_operation_is_answered_once)
+{
+	struct crowd crowd[CROWD];
+	struct test_link l = { 0 };
+	_Atomic bool stop = false;
+	pthread_t checkpointer;
+	struct commit_stats stats;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_A, 0);
+	link_up(&l);
+	ck_assert_int_eq(thread_start(&checkpointer, "kv-test-ckpt", crowd_checkpointer, &stop), 0);
+	for (unsigned i = 0; i < CROWD; i++) {
+		crowd[i].ops = calloc(CROWD_OPS, sizeof(struct test_op));
+		ck_assert_int_eq(thread_start(&crowd[i].thread, "kv-test", crowd_main, &crowd[i]), 0);
+	}
+	for (unsigned i = 0; i < CROWD; i++)
+		pthread_join(crowd[i].thread, NULL);
+	atomic_store(&stop, true);
+	pthread_join(checkpointer, NULL);
+	commit_drive(commit);
+	commit_stats(commit, &stats);
+	ck_assert_uint_eq(stats.commit_point, CROWD * CROWD_OPS);
+	ck_assert_uint_eq(stats.appended_records, CROWD * CROWD_OPS);
+	ck_assert_uint_eq(l.posted_lsn, CROWD * CROWD_OPS);
+	commit_link_remove(l.link);
+	for (unsigned i = 0; i < CROWD; i++) {
+		for (unsigned j = 0; j < CROWD_OPS; j++) {
+			ANSWERED(&crowd[i].ops[j], 0);
+			ck_assert_int_eq(atomic_load(&crowd[i].ops[j].released), 1);
+		}
+		free(crowd[i].ops);
+	}
+	teardown();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("commit");
+	TCase *t = tcase_create("all");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, alone_commits_at_once);
+	tcase_add_test(t, protocol_c_waits_for_every_mirror_in_sync);
+	tcase_add_test(t, protocol_b_counts_memory_and_a_nothing);
+	tcase_add_test(t, a_mirror_that_falls_out_no_longer_holds_writes);
+	tcase_add_test(t, too_few_mirrors_time_out_and_never_acknowledge_falsely);
+	tcase_add_test(t, a_failed_log_fails_everything);
+	tcase_add_test(t, a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint);
+	tcase_add_test(t, threads_share_appends_and_every_operation_is_answered_once);
+	suite_add_tcase(s, t);
+	return unit_run(s);
+}
