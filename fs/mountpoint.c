@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 int mountpoint_absolute(const char *path, char ret_abs[PATH_MAX])
@@ -112,6 +113,14 @@ static int mountpoint_refuse(int err, const char *abs, const char *what, char *w
 	return err;
 }
 
+bool mountpoint_is_stale(const struct mount_info *info)
+{
+	struct statfs sf;
+
+	/* not stat: the kernel answers that from its cache when the daemon is long gone */
+	return strcmp(info->type, MOUNT_TYPE_KVFS) == 0 && statfs(info->point, &sf) != 0 && errno == ENOTCONN;
+}
+
 int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t why_cap)
 {
 	struct mount_info info;
@@ -121,7 +130,7 @@ int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t
 	if (err)
 		return mountpoint_refuse(err, path, err == -ENOENT ? "does not exist" : strerror(-err), why, why_cap);
 	while (mountpoint_find(ret_abs, &info) == 0) {
-		if (strcmp(info.type, MOUNT_TYPE_KVFS) != 0 || stat(ret_abs, &st) == 0 || errno != ENOTCONN) {
+		if (!mountpoint_is_stale(&info)) {
 			snprintf(why, why_cap, "mount point %s is in use: %s (%s) is mounted there", ret_abs,
 				 info.source, info.type);
 			return -EBUSY;
