@@ -2,7 +2,7 @@
 #ifndef KVFS_FS_IMAGE_ITEM_H
 #define KVFS_FS_IMAGE_ITEM_H
 /* Checkpoint items in host form: encode and decode. Pure functions; any thread. */
-#include "fs/image_format.h"
+#include "log/image_format.h"
 
 #include <stdbool.h>
 #include <stddef.h>

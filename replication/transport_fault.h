@@ -25,7 +25,8 @@ struct transport_fault_plan {
 	uint64_t stall_ns;         /* for so long */
 };
 
-/* Takes over inner, whatever its transport; closed with the result. -ENOMEM, -EAGAIN (no thread): inner is untouched. */
+/* Takes over inner, whatever its transport; closed with the result. -ENOMEM, -EAGAIN (no thread): inner is
+ * untouched. */
 int transport_fault_wrap(struct transport_ep *inner, const struct transport_fault_plan *plan,
 			 struct transport_ep **ret_ep);
 

@@ -137,14 +137,31 @@ static void lane_down(struct shm_lane *l, int err)
 	shm_lane_kill(l);
 }
 
+/* The credits that a short post waits for are there. Where not, the peer is asked (again: its first wake may have been
+ * for fewer than are needed) to wake us when it takes more. */
+static bool credits_came(struct shm_lane *l, uint32_t need)
+{
+	for (int look = 0; look < 2; look++) {
+		uint32_t tail;
+
+		if (tail_read(l, &tail) < 0)
+			return false;
+		if (TRANSPORT_CREDITS - (hint_read(&l->tx_head) - tail) > need)
+			return true;
+		if (sleep_check(&l->out->waiting) != 0)
+			return false;
+		sleep_announce(&l->out->waiting, 1);
+	}
+	return false;
+}
+
 /* WRITABLE, if a post came back short and would now be taken. */
 static bool tell_writable(struct shm_lane *l, struct transport_sink *s)
 {
-	uint32_t want = sleep_check(&l->want), tail;
-	uint32_t need = want == WANT_CONTROL_CREDIT ? 0 : TRANSPORT_CREDITS_CONTROL;
+	uint32_t want = sleep_check(&l->want);
 
-	if (want == 0 || tail_read(l, &tail) < 0 ||
-	    TRANSPORT_CREDITS - (hint_read(&l->tx_head) - tail) <= need)
+	if (want == 0 ||
+	    !credits_came(l, want == WANT_CONTROL_CREDIT ? 0 : TRANSPORT_CREDITS_CONTROL))
 		return true;
 	if (sink_full(s))
 		return false;

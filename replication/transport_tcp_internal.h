@@ -9,7 +9,9 @@
 #include "replication/transport_internal.h"
 #include "replication/transport_tcp_format.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sys/socket.h>
 
 #define TCP_RX_BYTES (32U << 10)
 /* What a lane may owe its socket before posts come back short; one post larger than this goes alone. */
@@ -78,11 +80,29 @@ void tcp_rx_backlog(struct tcp_lane *l, struct transport_sink *s);
 /* transport_tcp.c: poll thread; err says why. */
 void tcp_lane_down(struct tcp_lane *l, int err);
 
-/* transport_tcp_setup.c */
+/* transport_tcp_accept.c, transport_tcp_connect.c */
 int tcp_accept(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
 	       const char **ret_why);
 int tcp_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
 		struct transport_ep **ret_ep, const char **ret_why);
+
+/* transport_tcp_setup.c */
+union tcp_sock_addr {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct sockaddr_storage storage;
+};
+/* Before connect or listen: the buffers decide the window scale. */
+void tcp_set_options(int fd);
+/* After getsockname or getpeername returned r: *ret_len for bind or connect. -ENOTSUP: not an internet address. */
+int tcp_address_check(int r, union tcp_sock_addr *a, socklen_t *ret_len);
+void tcp_set_port(union tcp_sock_addr *a, uint16_t port);
+uint16_t tcp_get_port(const union tcp_sock_addr *a);
+void tcp_close_all(const int *fds, unsigned n); /* passes over negative ones */
+/* err: 0 or -errno. Receiving: -ECONNABORTED, the peer gave up; -EPROTO; as setup_recv. */
+int tcp_send_status(int fd, int err, uint64_t deadline_ns);
+int tcp_recv_status(int fd, uint64_t deadline_ns);
 
 /* transport_tcp.c: makes an endpoint of n connected sockets, which it takes over even when it fails. -ENOMEM, … */
 int tcp_ep_create(const struct transport_params *p, const int *fds, unsigned n,

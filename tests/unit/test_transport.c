@@ -157,6 +157,11 @@ START_TEST(serves_all_lanes_both_ways)
 }
 END_TEST
 
+struct waker {
+	struct pair *p;
+	_Atomic int stop;
+};
+
 /* Posts small messages until none is taken. */
 static uint32_t post_until_short(struct pair *p, unsigned lane, uint32_t imm)
 {
@@ -203,6 +208,36 @@ START_TEST(runs_out_of_credits_and_gets_them_back)
 	while (pair_post(&p, p.primary, 0, "x", 1, 0, 5) == 0)
 		ck_assert_int_eq(pair_next(&p, p.primary).kind, TRANSPORT_EVENT_WRITABLE);
 	ck_assert_uint_eq(pair_next(&p, p.mirror).lane, 0);
+	pair_close(&p);
+}
+END_TEST
+
+static void *await_writable_main(void *arg)
+{
+	struct waker *w = arg;
+
+	pair_next_of(w->p, w->p->primary, TRANSPORT_EVENT_WRITABLE);
+	atomic_store(&w->stop, 1);
+	return NULL;
+}
+
+/* Credits that come back one by one wake a sleeping sender as soon as there are enough, not some time later. */
+START_TEST(wakes_a_sender_that_sleeps_for_credits)
+{
+	struct pair p;
+	struct waker w = { .p = &p };
+	pthread_t thread;
+
+	open_kind(&p, _i);
+	post_until_short(&p, 0, TRANSPORT_IMM_HEARTBEAT);
+	post_until_short(&p, 0, 5);
+	ck_assert_int_eq(thread_start(&thread, "kv-await", await_writable_main, &w), 0);
+	while (!atomic_load(&w.stop)) {
+		struct transport_event ev;
+
+		p.ops->poll(p.mirror, &ev, 1, NSEC_PER_MSEC);
+	}
+	pthread_join(thread, NULL);
 	pair_close(&p);
 }
 END_TEST
@@ -413,11 +448,6 @@ START_TEST(refuses_posts_outside_the_window)
 }
 END_TEST
 
-struct waker {
-	struct pair *p;
-	_Atomic int stop;
-};
-
 static void *wake_main(void *arg)
 {
 	struct waker *w = arg;
@@ -539,7 +569,7 @@ static unsigned long mapped_pages(void)
 	return pages;
 }
 
-/* KVFS_TEST_CYCLES=10000 for the long run. */
+/* CK_RUN_CASE=cycles KVFS_TEST_CYCLES=10000 for the long run. */
 START_TEST(connects_and_disconnects_without_a_leak)
 {
 	const char *env = getenv("KVFS_TEST_CYCLES");
@@ -577,6 +607,7 @@ int main(void)
 	tcase_add_loop_test(t, keeps_order_on_a_lane, 0, KINDS);
 	tcase_add_loop_test(t, serves_all_lanes_both_ways, 0, KINDS);
 	tcase_add_loop_test(t, runs_out_of_credits_and_gets_them_back, 0, KINDS);
+	tcase_add_loop_test(t, wakes_a_sender_that_sleeps_for_credits, 0, KINDS);
 	tcase_add_loop_test(t, brings_credits_back_with_traffic, 0, KINDS);
 	tcase_add_loop_test(t, stands_a_stalled_receiver, 0, KINDS);
 	tcase_add_loop_test(t, goes_on_when_the_sender_loses_a_lane, 0, KINDS);
@@ -587,6 +618,9 @@ int main(void)
 	tcase_add_loop_test(t, refuses_posts_outside_the_window, 0, KINDS);
 	tcase_add_loop_test(t, waits_and_wakes, 0, KINDS);
 	tcase_add_loop_test(t, takes_posts_from_many_threads, 0, KINDS);
+	suite_add_tcase(s, t);
+	t = tcase_create("cycles");
+	tcase_set_timeout(t, 600);
 	tcase_add_loop_test(t, connects_and_disconnects_without_a_leak, 0, KINDS);
 	suite_add_tcase(s, t);
 	return unit_run(s);
