@@ -229,7 +229,9 @@ static int node_recover(struct node *n, char *why)
 		return err;
 	n->epoch = 1;
 	node_raise_epoch(n, range.epoch);
-	node_raise_epoch(n, n->vol->super.promised_epoch);
+	/* A mirror's log goes on in the epoch of its last record: catch-up may bring older ones than it promised. */
+	if (n->opt->role == OPTIONS_MOUNT)
+		node_raise_epoch(n, n->vol->super.promised_epoch);
 	if (n->vol->super.state == VOLUME_RESYNCING)
 		return node_recover_resync(n, why);
 	err = node_load_ckpt(n, why);

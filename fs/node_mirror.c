@@ -108,8 +108,6 @@ static int node_promise_epoch(void *ctx, uint64_t epoch)
 			return err;
 		}
 	}
-	if (epoch > n->epoch)
-		n->epoch = epoch;
 	return 0;
 }
 
@@ -119,6 +117,8 @@ static int node_mirror_apply(void *ctx, const struct record *r)
 	bool known = false;
 	int err;
 
+	if (r->epoch > n->epoch)
+		n->epoch = r->epoch;
 	store_lock(n->store);
 	err = store_apply_locked(n->store, r, NULL);
 	if (!err && n->view)

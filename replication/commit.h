@@ -47,6 +47,7 @@ void commit_destroy(struct commit *c);
  * The reservation passes to the op (op->admitted_bytes) or goes back by commit_unadmit().
  */
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
+bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent); /* without waiting: false, no room */
 void commit_unadmit(struct commit *c, uint32_t bytes);
 
 /* The LSN the next enqueued op gets. Under the store's lock. */
@@ -90,7 +91,9 @@ struct commit_link_ops {
 int commit_link_add(struct commit *c, const struct commit_link_ops *ops, void *ctx,
 		    struct commit_link **ret_l);
 void commit_link_remove(struct commit_link *l); /* returns when no post is running */
-/* In the in-sync set or not. Joining: -EAGAIN while the acknowledged LSN is below the commit point. */
+/* In the in-sync set or not. Joining while the acknowledged LSN is below the commit point is -EAGAIN, but holds the
+ * commit point from then on, so that under a steady load the link gets there: call again at its next
+ * acknowledgements, or give up with false. */
 int commit_link_set_sync(struct commit_link *l, bool in_sync);
 /* Cumulative acknowledgement: in the mirror's memory, in its log. Completes what it commits, in this thread. */
 void commit_link_ack(struct commit_link *l, uint64_t received_lsn, uint64_t durable_lsn);
