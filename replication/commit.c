@@ -146,8 +146,8 @@ static void commit_fail(struct commit *c, struct commit_batch *b, int err)
 		c->cfg.failed(c->cfg.ctx, err);
 }
 
-/* Hands the group to every link. Its ops are on the pending list already: an acknowledgement may be quicker than
- * post's return, so the leader holds a reference of its own. */
+/* Hands the group to every link. Its ops are on the pending list already: an acknowledgement may be
+ * quicker than post's return, so the leader holds a reference of its own. */
 static void commit_batch_post(struct commit *c, struct commit_batch *b)
 {
 	struct commit_link *links[COMMIT_LINKS_MAX];
