@@ -41,7 +41,7 @@ struct node {
 	struct primary *primary;     /* NULL without mirrors */
 	struct mirror *mirror;
 	struct view *view;           /* set before the mirror starts */
-	uint64_t epoch;
+	_Atomic uint64_t epoch;      /* primary: constant; mirror: of the last record applied */
 	uint64_t arena_bytes, inodes_max;
 	pthread_rwlock_t store_swap; /* mirror: readers of the view, against resync */
 

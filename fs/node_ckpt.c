@@ -115,6 +115,8 @@ static void node_check_medium(struct node *n)
 	if (err && !atomic_exchange(&n->failed, true))
 		diag_error("%s: the log's medium lost a write (%s): no further write is accepted; stop, repair the "
 			   "medium, run fsck.kvfs", n->vol->path, strerror(-err));
+	if (err && n->commit)
+		commit_fail(n->commit, err);
 }
 
 /* With n->lock held. A failed checkpoint is tried again only when something asks again. */

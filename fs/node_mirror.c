@@ -28,7 +28,7 @@ static int node_resync_begin(void *ctx)
 	if (!fresh)
 		return -ENOMEM;
 	pthread_mutex_lock(&n->ckpt_busy);
-	n->vol->super.state = VOLUME_INCOMPLETE;
+	n->vol->super.state = VOLUME_RESYNCING;
 	err = volume_write_super(n->vol);
 	if (!err)
 		err = ckpt_wipe(n->ckpt);
@@ -110,8 +110,6 @@ static int node_promise_epoch(void *ctx, uint64_t epoch)
 			return err;
 		}
 	}
-	if (epoch > n->epoch)
-		n->epoch = epoch;
 	return 0;
 }
 
@@ -121,6 +119,8 @@ static int node_mirror_apply(void *ctx, const struct record *r)
 	bool known = false;
 	int err;
 
+	if (r->epoch > n->epoch)
+		n->epoch = r->epoch;
 	store_lock(n->store);
 	err = store_apply_locked(n->store, r, NULL);
 	if (!err && n->view)

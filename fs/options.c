@@ -59,6 +59,8 @@ static const struct option_def option_table[] = {
 	{ "xattr", KIND_FLAG, BOTH, FIELD(xattr), 0, 0, NULL, NULL,
 	  "extended attributes (each cached write then costs one more request)" },
 	{ "ro", KIND_FLAG, OPTIONS_MOUNT, FIELD(ro), 0, 0, NULL, NULL, "read-only" },
+	{ "promote", KIND_FLAG, OPTIONS_MOUNT, FIELD(promote), 0, 0, NULL, NULL,
+	  "make a mirror's volume the primary's, in a new epoch; only when the old primary is gone for good" },
 	{ "noatime", KIND_FLAG, OPTIONS_MOUNT, FIELD(noatime), 0, 0, NULL, NULL,
 	  "never update access times" },
 	{ "allow_other", KIND_FLAG, BOTH, FIELD(allow_other), 0, 0, NULL, NULL,

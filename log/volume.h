@@ -23,8 +23,9 @@
 #define VOLUME_CONTROL_NAME "control"
 
 enum volume_state {
-	VOLUME_INCOMPLETE = 1, /* mkfs did not finish (or a resync is replacing everything) */
+	VOLUME_INCOMPLETE = 1, /* mkfs did not finish */
 	VOLUME_READY = 2,
+	VOLUME_RESYNCING = 3,  /* a resync was replacing everything: only kvfs mirror may open it, and begins anew */
 };
 
 enum volume_feature { /* incompat mask: an unknown bit refuses the volume */
@@ -44,6 +45,7 @@ struct volume_super {
 	uint64_t promised_epoch; /* the newest epoch this node has promised to obey */
 	uint8_t key_id[16];      /* hash of the key: tells a wrong key file from a damaged one */
 	bool is_pmem;            /* what mkfs found: logs on DAX */
+	bool is_mirror;          /* made by mkfs.kvfs --join: only a promotion lets it take writes */
 };
 
 struct volume {

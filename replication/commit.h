@@ -49,6 +49,7 @@ void commit_destroy(struct commit *c);
  * The reservation passes to the op (op->admitted_bytes) or goes back by commit_unadmit().
  */
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
+bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent); /* without waiting: false, no room */
 void commit_unadmit(struct commit *c, uint32_t bytes);
 
 /* The LSN the next enqueued op gets. Under the store's lock. */
@@ -61,6 +62,10 @@ void commit_enqueue(struct commit *c, struct op *op);
 
 /* Appends, sends and completes what is queued, unless another thread is doing so. Without locks. */
 void commit_drive(struct commit *c);
+
+/* Ends the queue as a failed append does: what is queued and all that comes gets -EIO. For a medium whose error
+ * shows elsewhere (oplog_check). */
+void commit_fail(struct commit *c, int err);
 
 /* Completes op (head_len 0, lsn set) when the commit point is at least op->lsn: at once, by this thread, when
  * it already is. Without locks. */
@@ -88,7 +93,9 @@ struct commit_link_ops {
 int commit_link_add(struct commit *c, const struct commit_link_ops *ops, void *ctx,
 		    struct commit_link **ret_l);
 void commit_link_remove(struct commit_link *l); /* returns when no post is running */
-/* In the in-sync set or not. Joining: -EAGAIN while the acknowledged LSN is below the commit point. */
+/* In the in-sync set or not. Joining while the acknowledged LSN is below the commit point is -EAGAIN, but holds the
+ * commit point from then on, so that under a steady load the link gets there: call again at its next
+ * acknowledgements, or give up with false. */
 int commit_link_set_sync(struct commit_link *l, bool in_sync);
 /* Cumulative acknowledgement: in the mirror's memory, in its log. Completes what it commits, in
  * this thread. */

@@ -40,7 +40,7 @@ void commit_room_update_locked(struct commit *c)
 		c->cfg.want_checkpoint(c->cfg.ctx);
 }
 
-static bool commit_admit_try(struct commit *c, uint32_t bytes, bool urgent)
+bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent)
 {
 	uint64_t keep = urgent ? 0 : c->reserve;
 	uint64_t admitted = atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
@@ -55,12 +55,12 @@ int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadlin
 {
 	int err = 0;
 
-	if (commit_admit_try(c, bytes, urgent))
+	if (commit_admit_now(c, bytes, urgent))
 		return 0;
 	if (!atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
 		c->cfg.want_checkpoint(c->cfg.ctx);
 	pthread_mutex_lock(&c->lock);
-	while (!c->failed && !commit_admit_try(c, bytes, urgent)) {
+	while (!c->failed && !commit_admit_now(c, bytes, urgent)) {
 		if (err || c->checkpoint_err) {
 			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;
 			break;

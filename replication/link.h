@@ -79,7 +79,7 @@ struct link {
 	struct transport_ep *ep;
 	struct commit_link *commit_link;
 	struct handshake_welcome welcome;
-	bool in_sync;
+	bool in_sync, joining;
 	uint64_t last_heard_ns, last_beat_ns;
 	uint64_t beats_sent, beats_seen;
 	uint64_t ack_sequence;
