@@ -4,9 +4,10 @@
 /*
  * The FUSE boundary: requests of the kernel against the store and the commit queue.
  *
- * A mutation is a record: executed on the store and queued under the store's lock, answered when the commit point
- * passes it. A read takes a snapshot under the lock; if the object has uncommitted changes the answer waits for
- * the commit point with that snapshot. Exactly one reply a request, never with a lock held.
+ * A mutation is a record: executed on the store and queued under the store's lock, answered when
+ * the commit point passes it. A read takes a snapshot under the lock; if the object has uncommitted
+ * changes the answer waits for the commit point with that snapshot. Exactly one reply a request,
+ * never with a lock held.
  *
  * Threads: handlers in "kv-fuse-N"; replies also from whoever moves the commit point. struct fs is constant
  * while workers run, but for the atomics.
@@ -93,8 +94,9 @@ int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r, stru
 			 uint32_t data_crc, struct fs_op *o);
 
 /*
- * A whole mutation: room in the log, lock, prepare (may be NULL; completes or refuses r), execute, drive. Answers req in
- * every case; req NULL with FS_REPLY_NONE. urgent: may use the log room kept for deletions.
+ * A whole mutation: room in the log, lock, prepare (may be NULL; completes or refuses r), execute,
+ * drive. Answers req in every case; req NULL with FS_REPLY_NONE. urgent: may use the log room kept
+ * for deletions.
  */
 void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, bool urgent,
 	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg), void *arg);

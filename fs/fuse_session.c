@@ -2,10 +2,11 @@
 /*
  * The FUSE session: see fuse_session.h.
  *
- * Flags (all changes come through this mount, so on the primary the kernel may keep what it knows): open, opendir,
- * flush and create answer ENOSYS once and are never asked again (create becomes MKNOD: one request and no
- * RELEASE); entries, absent names, attributes and pages stay cached; no writeback cache (data would sit
- * unreplicated); locks are the kernel's own. A mirror's view caches nothing by time and revalidates pages.
+ * Flags (all changes come through this mount, so on the primary the kernel may keep what it knows):
+ * open, opendir, flush and create answer ENOSYS once and are never asked again (create becomes
+ * MKNOD: one request and no RELEASE); entries, absent names, attributes and pages stay cached; no
+ * writeback cache (data would sit unreplicated); locks are the kernel's own. A mirror's view caches
+ * nothing by time and revalidates pages.
  */
 #include "fs/fuse_session.h"
 

@@ -2,8 +2,9 @@
 /*
  * The mirror's half of a node: what the mirror thread asks of the store. All hooks run in "kv-mirror".
  *
- * Switching the log's pools belongs to that thread too (it is the appender), so want_checkpoint switches and the
- * checkpoint thread only covers. A resync holds ckpt_busy from begin to install, so no checkpoint comes between.
+ * Switching the log's pools belongs to that thread too (it is the appender), so want_checkpoint
+ * switches and the checkpoint thread only covers. A resync holds ckpt_busy from begin to install,
+ * so no checkpoint comes between.
  */
 #include "fs/node.h"
 
@@ -14,7 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A resync that began replaces the store; until install nothing else may write to the checkpoint directory. */
+/* A resync that began replaces the store; until install nothing else may write to the checkpoint
+ * directory. */
 static int node_resync_begin(void *ctx)
 {
 	struct node *n = ctx;

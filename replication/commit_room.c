@@ -7,7 +7,8 @@
 
 #include <errno.h>
 
-/* Switching pools can leave up to one record's room unused at the old one's end, twice while a group is split. */
+/* Switching pools can leave up to one record's room unused at the old one's end, twice while a
+ * group is split. */
 #define COMMIT_ROOM_SLACK (2ULL * RECORD_BYTES_MAX)
 
 void commit_room_init(struct commit *c)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection to a mirror, from the handshake to its end, all on the link's thread (link.h). A lost lane ends
+ * One connection to a mirror, from the handshake to its end, all on the link's thread (link.h). A
+ * lost lane ends
  * it: posts on that lane may be gone, and the next handshake says from which LSN to send again.
  */
 #include "replication/link.h"
