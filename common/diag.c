@@ -27,6 +27,7 @@ void diag_to_syslog(bool on)
 	atomic_store_explicit(&diag_syslog, on, memory_order_relaxed);
 }
 
+__attribute__((format(printf, 2, 0)))
 static void diag_emit(enum diag_level level, const char *fmt, va_list ap)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };

@@ -39,7 +39,7 @@ static const struct bench_load bench_loads[] = {
 	  BENCH_ZIPFIAN, false },
 	{ "append", "append a value to a key", { [BENCH_APPEND] = 100 }, BENCH_UNIFORM, false },
 	{ "create", "make new keys", { [BENCH_CREATE] = 100 }, BENCH_UNIFORM, false },
-	{ "seqwrite", "write one file per thread in 1 MiB pieces", { 0 }, BENCH_UNIFORM, true },
+	{ "seqwrite", "write a file in 1 MiB pieces (each thread its share)", { 0 }, BENCH_UNIFORM, true },
 };
 
 const struct bench_load *bench_load_at(unsigned i)
@@ -276,7 +276,7 @@ static void *bench_worker_keys(void *arg)
 static void *bench_worker_sequential(void *arg)
 {
 	struct bench_worker *w = arg;
-	uint64_t left = w->shared->cfg->file_bytes;
+	uint64_t left = w->shared->cfg->file_bytes / w->shared->cfg->threads;
 	char name[32];
 	int fd;
 

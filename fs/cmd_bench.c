@@ -33,7 +33,7 @@ static void bench_usage(FILE *out)
 		     "  --keys N          keys made beforehand (1000)\n"
 		     "  --threads N       clients (2)\n"
 		     "  --seconds S       time of each load (5)\n"
-		     "  --file-size SIZE  of seqwrite, for each thread (256M)\n"
+		     "  --file-size SIZE  of seqwrite, all threads together (256M)\n"
 		     "  --seed N          of the choice of keys (1)\n"
 		     "  --json            one object for scripts\n\nLoads:\n");
 	for (unsigned i = 0; (l = bench_load_at(i)); i++)

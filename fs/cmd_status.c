@@ -85,8 +85,9 @@ static void status_print_link(const json_t *l)
 {
 	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES], c[UNITS_TEXT_BYTES];
 
-	printf("mirror      %s  %s over %s, %llu lanes, acked LSN %llu, lag %llu records (%s)",
-	       status_str(l, NULL, "addr"), status_str(l, NULL, "state"), status_str(l, NULL, "transport"),
+	printf("mirror      %s  %s%s%s, %llu lanes, acked LSN %llu, lag %llu records (%s)",
+	       status_str(l, NULL, "addr"), status_str(l, NULL, "state"),
+	       status_str(l, NULL, "transport")[0] ? " over " : "", status_str(l, NULL, "transport"),
 	       (unsigned long long)status_u64(l, NULL, "lanes"), (unsigned long long)status_u64(l, NULL, "acked_lsn"),
 	       (unsigned long long)status_u64(l, NULL, "lag_records"),
 	       units_format_size(status_u64(l, NULL, "lag_bytes"), a));
@@ -94,7 +95,7 @@ static void status_print_link(const json_t *l)
 		printf(", resync %s of %s at %s/s", units_format_size(status_u64(l, NULL, "resync_done_bytes"), a),
 		       units_format_size(status_u64(l, NULL, "resync_total_bytes"), b),
 		       units_format_size(status_u64(l, NULL, "resync_rate_bytes"), c));
-	if (status_str(l, NULL, "last_error")[0])
+	if (status_str(l, NULL, "last_error")[0] && strcmp(status_str(l, NULL, "state"), "live") != 0)
 		printf(", last error: %s", status_str(l, NULL, "last_error"));
 	printf("\n");
 }

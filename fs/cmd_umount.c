@@ -7,12 +7,10 @@
 #include "fs/control.h"
 #include "fs/mountpoint.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define UMOUNT_ASK_SECONDS 60
@@ -42,10 +40,8 @@ static bool umount_stale(const char *where)
 {
 	struct mount_info info;
 	char abs[PATH_MAX];
-	struct stat st;
 
-	if (mountpoint_absolute(where, abs) != 0 || mountpoint_find(abs, &info) != 0 ||
-	    strcmp(info.type, MOUNT_TYPE_KVFS) != 0 || stat(abs, &st) == 0 || errno != ENOTCONN)
+	if (mountpoint_absolute(where, abs) != 0 || mountpoint_find(abs, &info) != 0 || !mountpoint_is_stale(&info))
 		return false;
 	return umount2(abs, MNT_DETACH | UMOUNT_NOFOLLOW) == 0;
 }

@@ -31,6 +31,7 @@ extern char **environ;
 
 static _Thread_local char fs_fuse_message[256]; /* libfuse's last word, for why */
 
+__attribute__((format(printf, 2, 0)))
 static void fs_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
 {
 	int len = vsnprintf(fs_fuse_message, sizeof(fs_fuse_message), fmt, ap);

@@ -68,21 +68,38 @@ struct htable_node *htable_bucket(const struct htable *h, size_t i)
 	return *bucket_at(h, i);
 }
 
+/* Memory for bucket i. */
+static int bucket_ensure(struct htable *h, size_t i)
+{
+	unsigned part = part_of(i);
+
+	if (part >= HTABLE_PARTS_MAX)
+		return -ENOMEM;
+	if (!h->parts[part])
+		h->parts[part] = calloc(part_buckets(part), sizeof(struct htable_node *));
+	return h->parts[part] ? 0 : -ENOMEM;
+}
+
+void htable_reserve(struct htable *h, size_t count)
+{
+	for (unsigned k = 1; h->count == 0 && k < HTABLE_PARTS_MAX && h->buckets < count; k++) {
+		if (bucket_ensure(h, part_first(k)))
+			return;
+		h->buckets = part_first(k) + part_buckets(k);
+	}
+	if (h->count == 0 && h->buckets > count && count > HTABLE_FIRST_BUCKETS)
+		h->buckets = count;
+}
+
 /* Makes bucket number h->buckets and moves to it what belongs there from its one source. */
 static void split_one(struct htable *h)
 {
 	size_t added = h->buckets;
-	unsigned part = part_of(added);
 	size_t base = (size_t)1 << (63 - __builtin_clzl(added));
 	struct htable_node **from, **to;
 
-	if (part >= HTABLE_PARTS_MAX)
+	if (bucket_ensure(h, added))
 		return;
-	if (!h->parts[part]) {
-		h->parts[part] = calloc(part_buckets(part), sizeof(struct htable_node *));
-		if (!h->parts[part])
-			return;
-	}
 	h->buckets++;
 	from = bucket_at(h, added - base);
 	to = bucket_at(h, added);

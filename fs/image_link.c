@@ -12,6 +12,8 @@ struct linker {
 	struct image *im;
 	struct store *st;
 	const char *why;
+	struct inode *dir;    /* of the name before: the next one is often in it too */
+	size_t inodes, names; /* walked */
 };
 
 static int bad(struct linker *x, const char *why)
@@ -23,11 +25,13 @@ static int bad(struct linker *x, const char *why)
 /* A name: to its directory (unsorted), and one more for the inode it refers to. */
 static int link_name(struct linker *x, struct name *n)
 {
-	struct inode *dir = store_inode_locked(x->st, n->parent_ino);
+	struct inode *dir = x->dir && x->dir->ino == n->parent_ino ? x->dir :
+								     store_inode_locked(x->st, n->parent_ino);
 	struct inode *in = store_inode_locked(x->st, n->ino);
 
 	if (!dir || !S_ISDIR(dir->mode) || dir->nlink == 0)
 		return bad(x, "a name is in no directory");
+	x->dir = dir;
 	if (!in || in->mode == 0)
 		return bad(x, "a name refers to no inode");
 	if (n->cookie >= dir->u.dir->next_cookie)
@@ -41,19 +45,6 @@ static int link_name(struct linker *x, struct name *n)
 	if (store_dir_reserve(dir->u.dir))
 		return -ENOMEM;
 	store_dir_append(dir->u.dir, n);
-	return 0;
-}
-
-static int link_all_names(struct linker *x)
-{
-	for (size_t i = 0; i < htable_bucket_count(&x->st->names); i++) {
-		for (struct htable_node *h = htable_bucket(&x->st->names, i); h; h = h->next) {
-			int err = link_name(x, caa_container_of(h, struct name, hash));
-
-			if (err)
-				return err;
-		}
-	}
 	return 0;
 }
 
@@ -75,14 +66,29 @@ static int check_chunk(void *ctx, struct value_chunk *c)
 	return c->slot->cap < value_chunk_valid(&in->u.value, c->idx);
 }
 
+/* A directory that has a name must hang below the root: a cycle hangs nowhere. */
+static bool hangs_below_root(struct linker *x, const struct inode *in)
+{
+	size_t limit = x->st->inodes.count;
+
+	for (size_t steps = 0; in && steps <= limit; steps++) {
+		if (in->ino == STORE_ROOT_INO)
+			return true;
+		if (!S_ISDIR(in->mode) || in->nlink == 0)
+			return false;
+		in = store_inode_locked(x->st, in->u.parent_ino);
+	}
+	return false;
+}
+
 static int check_inode(struct linker *x, struct inode *in)
 {
-	if (in->mode == 0)
-		return bad(x, "a chunk belongs to no inode");
 	if (in->ino >= x->st->next_ino)
 		return bad(x, "an inode number is above the next");
 	if (!links_match(in))
 		return bad(x, "a link count is wrong");
+	if (S_ISDIR(in->mode) && in->nlink && !hangs_below_root(x, in))
+		return bad(x, "directories form a cycle");
 	if (S_ISDIR(in->mode) && !store_dir_sort(in->u.dir))
 		return bad(x, "two names have one cookie");
 	if (S_ISREG(in->mode) && value_each_chunk(&in->u.value, check_chunk, in))
@@ -95,37 +101,33 @@ static int check_inode(struct linker *x, struct inode *in)
 	return 0;
 }
 
-static int check_all_inodes(struct linker *x)
+/* Everything that was loaded is on a list, in the order it was written, which memory and cookies follow. */
+static int walk_list(struct linker *x, struct cds_list_head *list, bool inodes)
 {
-	for (size_t i = 0; i < htable_bucket_count(&x->st->inodes); i++) {
-		for (struct htable_node *h = htable_bucket(&x->st->inodes, i); h; h = h->next) {
-			int err = check_inode(x, caa_container_of(h, struct inode, hash));
+	struct image_obj *obj;
+	int err = 0;
 
-			if (err)
-				return err;
+	cds_list_for_each_entry(obj, list, node) {
+		if (!inodes && obj->kind == IMAGE_NAME) {
+			x->names++;
+			err = link_name(x, caa_container_of(obj, struct name, img));
+		} else if (inodes && obj->kind == IMAGE_INODE) {
+			x->inodes++;
+			err = check_inode(x, caa_container_of(obj, struct inode, img));
 		}
+		if (err)
+			return err;
 	}
 	return 0;
 }
 
-/* Every directory that has a name must hang below the root: a cycle hangs nowhere. */
-static int check_reach(struct linker *x)
+static int walk(struct linker *x, bool inodes)
 {
-	size_t limit = x->st->inodes.count;
+	int err = walk_list(x, &x->im->dirty, inodes); /* the root, when the checkpoint has none */
 
-	for (size_t i = 0; i < htable_bucket_count(&x->st->inodes); i++) {
-		for (struct htable_node *h = htable_bucket(&x->st->inodes, i); h; h = h->next) {
-			const struct inode *in = caa_container_of(h, struct inode, hash);
-			size_t steps = 0;
-
-			while (in && S_ISDIR(in->mode) && in->nlink && in->ino != STORE_ROOT_INO) {
-				in = store_inode_locked(x->st, in->u.parent_ino);
-				if (++steps > limit)
-					return bad(x, "directories form a cycle");
-			}
-		}
-	}
-	return 0;
+	for (uint32_t i = 0; i < x->im->seg_count && !err; i++)
+		err = walk_list(x, &x->im->segs[i]->objs, inodes);
+	return err;
 }
 
 int image_link_locked(struct image *im, const struct ckpt_info *info, const char **ret_why)
@@ -138,11 +140,12 @@ int image_link_locked(struct image *im, const struct ckpt_info *info, const char
 	if (!root || !S_ISDIR(root->mode) || root->u.parent_ino != STORE_ROOT_INO || root->nlink == 0)
 		err = bad(&x, "no root directory");
 	else
-		err = link_all_names(&x);
+		err = walk(&x, false);
 	if (!err)
-		err = check_all_inodes(&x);
-	if (!err)
-		err = check_reach(&x);
+		err = walk(&x, true);
+	if (!err && x.inodes != x.st->inodes.count)
+		err = bad(&x, "a chunk belongs to no inode");
+	assert(err || x.names == x.st->names.count);
 	if (err && x.why)
 		*ret_why = x.why;
 	return err;

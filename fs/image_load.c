@@ -318,6 +318,18 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
 		x->progress(x->ctx, done, total);
 }
 
+/* Room in the tables, so that they need not grow step by step: a key's items take some 180 bytes at least. */
+static void reserve(struct store *st, const struct ckpt_info *info)
+{
+	uint64_t keys = info->bytes / 180;
+
+	if (keys > info->next_ino)
+		keys = info->next_ino;
+	store_lock(st);
+	htable_reserve(&st->names, keys);
+	store_unlock(st);
+}
+
 int image_load(struct image *im, struct ckpt *c, const struct ckpt_info *info,
 	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx, const char **ret_why)
 {
@@ -326,6 +338,7 @@ int image_load(struct image *im, struct ckpt *c, const struct ckpt_info *info,
 	uint64_t bad_seg = 0;
 	int err = 0;
 
+	reserve(x.st, info);
 	if (info->last_seg >= info->first_seg)
 		err = ckpt_read(c, info, &ops, &x, &bad_seg);
 	if (err == -EBADMSG && !x.why)

@@ -19,6 +19,9 @@ int mountpoint_absolute(const char *path, char ret_abs[PATH_MAX]);
 /* The topmost mount on exactly this absolute path. -ENOENT: none. */
 int mountpoint_find(const char *abs, struct mount_info *ret_info);
 
+/* A kvfs mount whose daemon is dead. Asks the daemon if there is one. */
+bool mountpoint_is_stale(const struct mount_info *info);
+
 /* Whether path can be mounted on; a stale mount of a dead kvfs there is taken away first. -errno with why. */
 int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t why_cap);
 

@@ -103,6 +103,12 @@ static int node_renew_store(struct node *n)
 	return n->store ? 0 : -ENOMEM;
 }
 
+static void node_raise_epoch(struct node *n, uint64_t epoch)
+{
+	if (epoch > n->epoch)
+		n->epoch = epoch;
+}
+
 /* The newest checkpoint that loads; the log then has to reach back to it. */
 static int node_load_ckpt(struct node *n, char *why)
 {
@@ -110,6 +116,8 @@ static int node_load_ckpt(struct node *n, char *why)
 	int count = ckpt_list(n->ckpt, infos), i, err = 0;
 	uint64_t began = clock_mono_ns();
 
+	if (count < 0)
+		return node_fail(why, count, "the volume's checkpoints cannot be listed");
 	for (i = 0; i < count; i++) {
 		const char *reason = NULL;
 
@@ -119,8 +127,7 @@ static int node_load_ckpt(struct node *n, char *why)
 			n->recovered.ckpt_lsn = infos[i].lsn;
 			n->recovered.load_ns = clock_mono_ns() - began;
 			n->ckpt_lsn = infos[i].lsn;
-			if (infos[i].epoch > n->epoch)
-				n->epoch = infos[i].epoch;
+			node_raise_epoch(n, infos[i].epoch);
 			return 0;
 		}
 		snprintf(why, NODE_WHY_BYTES, "checkpoint %" PRIu64 " cannot be loaded: %s", infos[i].number,
@@ -198,24 +205,37 @@ static int node_start_log(struct node *n, const struct oplog_range *range, char 
 	return 0;
 }
 
+/* A resync was cut short: nothing here is worth keeping, the mirror begins empty and is resynced again. */
+static int node_recover_resync(struct node *n, char *why)
+{
+	int err;
+
+	if (n->opt->role == OPTIONS_MOUNT) {
+		snprintf(why, NODE_WHY_BYTES, "%s: a resync did not finish: let kvfs mirror finish it first", n->vol->path);
+		return -EUCLEAN;
+	}
+	err = ckpt_wipe(n->ckpt);
+	if (!err)
+		err = oplog_start(n->log, 1, n->epoch);
+	return err ? node_fail(why, err, "an unfinished resync cannot be cleared") : 0;
+}
+
 static int node_recover(struct node *n, char *why)
 {
 	struct oplog_range range = { .first_lsn = 0 };
 	int err = node_open_log(n, &range, why);
 
-	if (!err)
-		err = node_load_ckpt(n, why);
-	if (!err)
-		err = node_replay(n, why);
 	if (err)
 		return err;
-	if (range.epoch > n->epoch)
-		n->epoch = range.epoch;
-	if (n->vol->super.promised_epoch > n->epoch)
-		n->epoch = n->vol->super.promised_epoch;
-	if (n->epoch == 0)
-		n->epoch = 1;
-	return node_start_log(n, &range, why);
+	n->epoch = 1;
+	node_raise_epoch(n, range.epoch);
+	node_raise_epoch(n, n->vol->super.promised_epoch);
+	if (n->vol->super.state == VOLUME_RESYNCING)
+		return node_recover_resync(n, why);
+	err = node_load_ckpt(n, why);
+	if (!err)
+		err = node_replay(n, why);
+	return err ? err : node_start_log(n, &range, why);
 }
 
 static void node_init_locks(struct node *n)

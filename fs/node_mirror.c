@@ -26,7 +26,7 @@ static int node_resync_begin(void *ctx)
 	if (!fresh)
 		return -ENOMEM;
 	pthread_mutex_lock(&n->ckpt_busy);
-	n->vol->super.state = VOLUME_INCOMPLETE;
+	n->vol->super.state = VOLUME_RESYNCING;
 	err = volume_write_super(n->vol);
 	if (!err)
 		err = ckpt_wipe(n->ckpt);

@@ -78,6 +78,9 @@ static void node_name_missing(struct node *n, char *out, size_t cap)
 	for (i = 0; i < count; i++) {
 		if (stats[i].state == LINK_LIVE)
 			continue;
+		/* on its way is no fault: status shows it */
+		if (stats[i].state != LINK_DOWN && stats[i].state != LINK_REFUSED && !stats[i].last_error[0])
+			continue;
 		snprintf(out, cap, "mirror %.150s is %s%s%.200s", stats[i].addr, link_state_name(stats[i].state),
 			 stats[i].last_error[0] ? ": " : "", stats[i].last_error);
 		return;

@@ -24,7 +24,7 @@ static json_t *status_volume(const struct node *n)
 	}
 	return json_pack("{s:s, s:s, s:s, s:I, s:b, s:s}", "path", n->vol->path, "uuid", uuid, "label", s->label,
 			 "node_id", JI(s->node_id), "pmem", oplog_is_pmem(n->log), "state",
-			 s->state == VOLUME_READY ? "ready" : "incomplete");
+			 s->state == VOLUME_READY ? "ready" : "resyncing");
 }
 
 static json_t *status_log(struct node *n)

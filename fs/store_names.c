@@ -166,14 +166,20 @@ static int compare_entries(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-bool store_dir_sort(struct store_dir *d)
+static bool dir_is_sorted(const struct store_dir *d)
 {
-	if (d->used)
-		qsort(d->entries, d->used, sizeof(*d->entries), compare_entries);
 	for (uint32_t i = 1; i < d->used; i++)
 		if (entry_cookie(d->entries[i - 1]) >= entry_cookie(d->entries[i]))
 			return false;
 	return true;
+}
+
+bool store_dir_sort(struct store_dir *d)
+{
+	if (dir_is_sorted(d))
+		return true;
+	qsort(d->entries, d->used, sizeof(*d->entries), compare_entries);
+	return dir_is_sorted(d);
 }
 
 struct name *store_dir_next(const struct store_dir *d, uint64_t cookie)

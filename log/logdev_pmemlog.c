@@ -12,17 +12,21 @@
  * Threads: one writer; used() is tracked here, so readers take no lock of the library.
  */
 #include "log/logdev.h"
+#include "log/logdev_pages.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <libpmem.h>
@@ -38,6 +42,8 @@ struct logdev {
 	_Atomic uint64_t used; /* written by the writer; release, with acquire in used() */
 	int fd;                /* own descriptor: fsync and its error cursor */
 	bool pmem;
+	bool must_sync;        /* msync is off in this process, and the pool is on a medium that needs it */
+	struct pages_ahead pages;
 	atomic_bool dead;      /* a write error was seen */
 };
 
@@ -59,6 +65,31 @@ static void sds_off(void)
 
 	if (pmemlog_ctl_set(NULL, "sds.at_create", &off) != 0)
 		setenv("PMEMLOG_CONF", "sds.at_create=0", 0);
+}
+
+static bool on_tmpfs(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
+/*
+ * On tmpfs msync(2) does nothing, but its two system calls are three quarters of an append. The library's only
+ * switch is this variable, for the whole process and read when the first pool is opened: a pool opened later on
+ * another filesystem is then fsynced by us after each append (must_sync).
+ */
+static void msync_off_on_tmpfs(int dirfd)
+{
+	if (on_tmpfs(dirfd))
+		setenv("PMEM_IS_PMEM_FORCE", "1", 0);
+}
+
+static bool msync_is_off(void)
+{
+	const char *force = getenv("PMEM_IS_PMEM_FORCE");
+
+	return force && strcmp(force, "1") == 0;
 }
 
 /* The pool file and its name are on the medium. */
@@ -109,6 +140,7 @@ static int pmemlog_dev_create(int dirfd, const char *name, uint64_t size_bytes)
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		return -EEXIST;
 	sds_off();
+	msync_off_on_tmpfs(dirfd);
 	pool = pmemlog_create(path, size_bytes, POOL_MODE);
 	if (pool == NULL) {
 		rc = create_errno(errno);
@@ -184,6 +216,7 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 		goto close_fd;
 	}
 	sds_off();
+	msync_off_on_tmpfs(dirfd);
 	dev->pool = pmemlog_open(path);
 	if (dev->pool == NULL) {
 		rc = open_errno(errno);
@@ -193,6 +226,8 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 	dev->capacity = pmemlog_nbyte(dev->pool);
 	atomic_init(&dev->used, (uint64_t)pmemlog_tell(dev->pool));
 	dev->pmem = file_is_dax(dev->fd, dev->base, dev->capacity);
+	dev->must_sync = msync_is_off() && !dev->pmem && !on_tmpfs(dev->fd);
+	dev->pages = (struct pages_ahead){ .base = (uintptr_t)dev->base, .bytes = dev->capacity };
 	*ret_dev = dev;
 	return 0;
 
@@ -223,12 +258,14 @@ static int pmemlog_dev_append(struct logdev *dev, const struct iovec *iov, int i
 		bytes += iov[i].iov_len;
 	if (bytes > dev->capacity - used)
 		return -ENOSPC; /* asked here: the library formats an error text first */
+	if (!dev->pmem)
+		pages_ahead_reach(&dev->pages, used + bytes);
 	errno = 0;
 	if (pmemlog_appendv(dev->pool, iov, iovcnt) != 0) {
 		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
 		return -EIO;
 	}
-	if (errno != 0 && pmemlog_dev_check(dev) != 0)
+	if ((errno != 0 || dev->must_sync) && pmemlog_dev_check(dev) != 0)
 		return -EIO;
 	atomic_store_explicit(&dev->used, used + bytes, memory_order_release);
 	return 0;
@@ -240,10 +277,11 @@ static int pmemlog_dev_rewind(struct logdev *dev)
 		return -EIO;
 	errno = 0;
 	pmemlog_rewind(dev->pool);
-	if ((errno != 0 && pmemlog_dev_check(dev) != 0) || pmemlog_tell(dev->pool) != 0) {
+	if (((errno != 0 || dev->must_sync) && pmemlog_dev_check(dev) != 0) || pmemlog_tell(dev->pool) != 0) {
 		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
 		return -EIO;
 	}
+	pages_ahead_restart(&dev->pages);
 	atomic_store_explicit(&dev->used, 0, memory_order_release);
 	return 0;
 }

@@ -139,8 +139,8 @@ static int read_superblock(struct volume *v, const char **ret_why)
 	}
 	v->used_second_copy = v->copy == 1 && volume_super_read(v->lockfd, 0, &first) != 0;
 	if (v->super.state == VOLUME_INCOMPLETE)
-		return because(-EUCLEAN, ret_why, "%s: incomplete: mkfs.kvfs or a resync did not finish; "
-			       "run mkfs.kvfs again or let the resync finish", v->path);
+		return because(-EUCLEAN, ret_why, "%s: incomplete: mkfs.kvfs did not finish; "
+			       "run mkfs.kvfs again", v->path);
 	return 0;
 }
 

@@ -23,8 +23,9 @@
 #define VOLUME_CONTROL_NAME "control"
 
 enum volume_state {
-	VOLUME_INCOMPLETE = 1, /* mkfs did not finish (or a resync is replacing everything) */
+	VOLUME_INCOMPLETE = 1, /* mkfs did not finish */
 	VOLUME_READY = 2,
+	VOLUME_RESYNCING = 3,  /* a resync was replacing everything: only kvfs mirror may open it, and begins anew */
 };
 
 enum volume_feature { /* incompat mask: an unknown bit refuses the volume */

@@ -75,7 +75,7 @@ int fsck_check_super(struct fsck *f)
 	}
 	f->super_valid = true;
 	check_other_copy(f, good);
-	if (f->super.state == VOLUME_INCOMPLETE) {
+	if (f->super.state != VOLUME_READY) {
 		struct fsck_place place = copy_place(good);
 
 		fsck_problem(f, &place, false, "the volume is incomplete: mkfs.kvfs or a resync did not "

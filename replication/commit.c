@@ -126,7 +126,8 @@ static int commit_batch_append(struct commit *c, struct commit_batch *b)
 	return 0;
 }
 
-static void commit_fail(struct commit *c, struct commit_batch *b, int err)
+/* b: the group that could not be appended (its leader calls, and stops being one), or NULL. */
+static void commit_fail_batch(struct commit *c, struct commit_batch *b, int err)
 {
 	CDS_LIST_HEAD(done);
 	bool first;
@@ -136,14 +137,21 @@ static void commit_fail(struct commit *c, struct commit_batch *b, int err)
 	c->failed = true;
 	atomic_store_explicit(&c->room, 0, memory_order_relaxed); /* nothing is admitted any more */
 	commit_drain_locked(c, &done);
-	for (unsigned i = 0; b && i < b->count; i++)
-		cds_list_add_tail(&b->ops[i]->node, &done);
-	c->leader = false;
+	if (b) {
+		for (unsigned i = 0; i < b->count; i++)
+			cds_list_add_tail(&b->ops[i]->node, &done);
+		c->leader = false;
+	}
 	commit_wake_locked(c);
 	pthread_mutex_unlock(&c->lock);
 	commit_finish(&done, -EIO);
 	if (first && c->cfg.failed)
 		c->cfg.failed(c->cfg.ctx, err);
+}
+
+void commit_fail(struct commit *c, int err)
+{
+	commit_fail_batch(c, NULL, err);
 }
 
 /* Hands the group to every link. Its ops are on the pending list already: an acknowledgement may be quicker than
@@ -177,7 +185,7 @@ static bool commit_batch_run(struct commit *c, struct commit_batch *b)
 	int err = commit_batch_append(c, b);
 
 	if (err) {
-		commit_fail(c, b, err);
+		commit_fail_batch(c, b, err);
 		return false;
 	}
 	pthread_mutex_lock(&c->lock);
@@ -210,14 +218,8 @@ void commit_drive(struct commit *c)
 		pthread_mutex_unlock(&c->lock);
 		return;
 	}
-	if (c->failed) {
-		commit_drain_locked(c, &done);
-		pthread_mutex_unlock(&c->lock);
-		commit_finish(&done, -EIO);
-		return;
-	}
 	c->leader = true;
-	while (!cds_list_empty(&c->incoming) && !c->leader_wanted) {
+	while (!cds_list_empty(&c->incoming) && !c->leader_wanted && !c->failed) {
 		commit_batch_take_locked(c, &batch);
 		pthread_mutex_unlock(&c->lock);
 		if (!commit_batch_run(c, &batch))
@@ -225,8 +227,11 @@ void commit_drive(struct commit *c)
 		pthread_mutex_lock(&c->lock);
 	}
 	c->leader = false;
+	if (c->failed)
+		commit_drain_locked(c, &done);
 	commit_wake_locked(c);
 	pthread_mutex_unlock(&c->lock);
+	commit_finish(&done, -EIO);
 }
 
 int commit_switch_log(struct commit *c)

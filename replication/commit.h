@@ -60,6 +60,10 @@ void commit_enqueue(struct commit *c, struct op *op);
 /* Appends, sends and completes what is queued, unless another thread is doing so. Without locks. */
 void commit_drive(struct commit *c);
 
+/* Ends the queue as a failed append does: what is queued and all that comes gets -EIO. For a medium whose error
+ * shows elsewhere (oplog_check). */
+void commit_fail(struct commit *c, int err);
+
 /* Completes op (head_len 0, lsn set) when the commit point is at least op->lsn: at once, by this thread, when
  * it already is. Without locks. */
 void commit_wait(struct commit *c, struct op *op);

@@ -254,6 +254,7 @@ static int session_loop(struct link *l)
 			if (err)
 				return link_fail(l, err, "cannot read the log: %s", strerror(-err));
 		}
+		session_try_join(l);
 		n = l->tops->poll(l->ep, ev, SESSION_EVENTS, SESSION_TICK_NS);
 		if (session_stopping(l))
 			return -ECANCELED;
@@ -263,8 +264,6 @@ static int session_loop(struct link *l)
 		if (n > 0)
 			l->last_heard_ns = now;
 		err = session_events(l, ev, n);
-		if (!err)
-			session_try_join(l);
 		if (!err && now - tick_ns >= SESSION_TICK_NS) {
 			tick_ns = now;
 			err = session_tick(l, now);

@@ -98,6 +98,7 @@ void model_op_unlinked(struct model *m)
 {
 	unsigned i = (unsigned)model_below(m, MODEL_FDS);
 	char path[1024], by_fd[64];
+	off_t off = (off_t)model_below(m, 5000);
 	size_t len = model_len(m);
 	struct stat st;
 	long long r;
@@ -116,7 +117,7 @@ void model_op_unlinked(struct model *m)
 	model_compare_path(m, path);
 	model_compare_fd(m, i);
 	model_fill(m, len);
-	BOTH(m, r, pwrite(m->fds[side][i], m->buf[side], len, (off_t)model_below(m, 5000)));
+	BOTH(m, r, pwrite(m->fds[side][i], m->buf[side], len, off));
 	model_compare_fd(m, i);
 	unlinked_check(m, i);
 	BOTH(m, r, ftruncate(m->fds[side][i], (off_t)(len / 2)));

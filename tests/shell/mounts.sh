@@ -79,12 +79,11 @@ pid_of()
 	status_of "$1" .pid
 }
 
+# The process holds no lock and no device any more: all its threads have ended.
 is_gone()
 {
-	case "$(awk '/^State:/ { print $2 }' "/proc/$1/status" 2>/dev/null)" in
-	'' | Z | X) return 0 ;;
-	*) return 1 ;;
-	esac
+	[ -d "/proc/$1/task" ] || return 0
+	! grep -hs '^State:' "/proc/$1"/task/*/status | grep -qv '[ZX] ('
 }
 
 # kill_pids PID...: with -9, and waits until they are gone.

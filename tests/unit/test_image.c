@@ -205,7 +205,7 @@ START_TEST(garbage_is_cleaned)
 
 	image_set_limits(store_image(w.f.st), 1 << 20, 1 << 20);
 	steps(1000);
-	for (unsigned round = 0; round < 40; round++) {
+	for (unsigned round = 0; round < 24; round++) {
 		steps(100);
 		w.steps_between = 2;
 		ck_assert_int_eq(write_image(&info), 0);
@@ -213,10 +213,69 @@ START_TEST(garbage_is_cleaned)
 		first = info.first_seg;
 		if (info.bytes > bytes_max)
 			bytes_max = info.bytes;
-		if (round % 4 == 3)
+		if (round % 6 == 5)
 			check_image(&info);
 	}
 	ck_assert_uint_gt(first, 5);
+}
+END_TEST
+
+static void apply_kept(struct record *r)
+{
+	ck_assert_int_eq(fixture_apply(&w.f, r), 0);
+	gen_keep(w.g, r);
+}
+
+enum { FILES = 400, SURVIVORS = 200, FIRST_INO = STORE_ROOT_INO + 1 };
+
+/* After the first batch: every file that is left changes. */
+static void change_survivors(void *ctx, uint64_t done, uint64_t total)
+{
+	unsigned *calls = ctx;
+
+	if ((*calls)++)
+		return;
+	for (unsigned i = 0; i < SURVIVORS; i++) {
+		struct record r = { .opcode = RECORD_WRITE, .ino = FIRST_INO + i, .data = "changed", .data_len = 7 };
+
+		apply_kept(&r);
+	}
+}
+
+/* What lives in a segment that is being cleaned changes before it was written again. */
+START_TEST(objects_change_while_their_segment_is_cleaned)
+{
+	const struct image_write_ops ops = { .progress = change_survivors };
+	struct ckpt_info info;
+	unsigned calls = 0;
+	char name[16];
+
+	image_set_limits(store_image(w.f.st), 0, 1 << 30);
+	for (unsigned i = 0; i < FILES; i++) {
+		struct record r = { .opcode = RECORD_CREATE, .ino = FIRST_INO + i };
+		struct record data = { .opcode = RECORD_WRITE, .ino = r.ino, .data = w.g->data };
+
+		r.u.create.parent_ino = STORE_ROOT_INO;
+		r.u.create.mode = S_IFREG;
+		snprintf(name, sizeof(name), "f%u", i);
+		record_set_name(&r, name);
+		apply_kept(&r);
+		data.data_len = i < SURVIVORS ? 100 : 20000;
+		apply_kept(&data);
+	}
+	ck_assert_int_eq(write_image(&info), 0);
+	for (unsigned i = SURVIVORS; i < FILES; i++) {
+		struct record r = { .opcode = RECORD_SETATTR, .ino = FIRST_INO + i };
+
+		r.u.setattr.valid_mask = RECORD_SET_SIZE;
+		apply_kept(&r);
+	}
+	ck_assert_int_eq(image_write(store_image(w.f.st), w.c, 1, &ops, &calls, &info), 0);
+	ck_assert_uint_gt(info.first_seg, 1);
+	ck_assert_uint_gt(calls, 1);
+	check_image(&info);
+	ck_assert_int_eq(write_image(&info), 0);
+	check_image(&info);
 }
 END_TEST
 
@@ -321,6 +380,7 @@ int main(void)
 	tcase_add_test(t, each_checkpoint_is_exact);
 	tcase_add_test(t, unchanged_store_writes_nothing);
 	tcase_add_test(t, garbage_is_cleaned);
+	tcase_add_test(t, objects_change_while_their_segment_is_cleaned);
 	tcase_add_test(t, failures_lose_nothing);
 	tcase_add_test(t, checkpoint_after_loading_is_incremental);
 	tcase_add_test(t, operations_go_on_in_another_thread);

@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# kill -9 loses nothing that was acknowledged; the next mount takes the stale one away.
+. "$(dirname "$0")/functions.sh"
+. "$(dirname "$0")/mount_functions.sh"
+
+make_volume v
+mount_volume
+for i in 1 2 3; do
+	for k in $(seq 50); do
+		echo "$i.$k" >"$tmp/m/key.$k"
+	done
+	kill_daemon "$tmp/m"
+	mount_volume
+	for k in $(seq 50); do
+		[ "$(cat "$tmp/m/key.$k")" = "$i.$k" ] || fail "key.$k is '$(cat "$tmp/m/key.$k")' in round $i"
+	done
+done

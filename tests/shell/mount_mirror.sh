@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Two mirrors, one of each transport, show at once what was acknowledged; one is killed, comes back, catches up.
+. "$(dirname "$0")/functions.sh"
+. "$(dirname "$0")/mount_functions.sh"
+
+make_volume v
+make_volume s --join "$tmp/v/key"
+make_volume t --join "$tmp/v/key"
+start_mirror s "listen=shm:$tmp/s.sock" with-view
+start_mirror t "listen=tcp:127.0.0.1:0" with-view
+port=$("$KVFS" status --json "$tmp/t" | sed -n 's/.*"listen_port": \([0-9]*\).*/\1/p')
+mount_volume "mirror=shm:$tmp/s.sock,mirror=tcp:127.0.0.1:$port"
+live='[ "$("$KVFS" status "$tmp/m" | grep -c "live over")" -eq 2 ]'
+wait_for "$live" 20
+same()
+{
+	for side in s.m t.m; do
+		wait_for "diff -r '$tmp/m' '$tmp/$side' >/dev/null 2>&1" 5
+	done
+}
+mkdir "$tmp/m/d"
+for k in $(seq 100); do
+	echo "$k" >"$tmp/m/d/$k"
+done
+same
+echo new >"$tmp/m/d/1"
+[ "$(cat "$tmp/s.m/d/1")" = new ] || wait_for "[ \"\$(cat '$tmp/s.m/d/1')\" = new ]" 1
+if (echo x >"$tmp/s.m/x") 2>/dev/null; then
+	fail "the view takes writes"
+fi
+kill_daemon "$tmp/s"
+echo without >"$tmp/m/d/w"
+start_mirror s "listen=shm:$tmp/s.sock" with-view
+wait_for "$live" 20
+same
+"$KVFS" checkpoint "$tmp/m"
+"$KVFS" checkpoint "$tmp/s"
+"$KVFS" umount "$tmp/m"
+"$KVFS" umount "$tmp/s"
+"$KVFS" umount "$tmp/t"
