@@ -36,6 +36,8 @@ void model_fail(struct model *m, const char *fmt, ...)
 	va_list ap;
 
 	fflush(stdout);
+	for (uint64_t step = m->step > MODEL_HISTORY ? m->step - MODEL_HISTORY + 1 : 0; step < m->step; step++)
+		fprintf(stderr, "model: step %llu: %s\n", (unsigned long long)step, m->history[step % MODEL_HISTORY]);
 	fprintf(stderr, "model: seed %llu step %llu: %s: ", (unsigned long long)m->seed, (unsigned long long)m->step,
 		m->what);
 	va_start(ap, fmt);

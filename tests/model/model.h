@@ -15,6 +15,7 @@
 enum { SIDE_A, SIDE_B, SIDES };
 
 #define MODEL_FDS 8
+#define MODEL_HISTORY 24
 #define MODEL_IO_MAX (160 * 1024)
 #define MODEL_FILE_MAX (400 * 1024)
 
@@ -25,6 +26,7 @@ struct model {
 	bool xattr;
 	int fds[SIDES][MODEL_FDS]; /* pairs, -1: closed */
 	char what[512];            /* the operation under way, for the report */
+	char history[MODEL_HISTORY][512]; /* the ones before, by step */
 	unsigned times_every;      /* how often, in operations, all times are watched; 0: never */
 	bool times_watched, times_differ;
 	uint8_t buf[SIDES][MODEL_FILE_MAX + 1];

@@ -49,7 +49,7 @@ void model_op_append(struct model *m)
 /* What is said to be a hole reads as zeroes; beyond the end both sides refuse alike. */
 void model_op_seek(struct model *m)
 {
-	off_t off = model_off(m), data, hole, end;
+	off_t off = model_off(m), was, data, hole, end;
 	struct stat st;
 	unsigned i;
 	int fd;
@@ -66,9 +66,13 @@ void model_op_seek(struct model *m)
 		(void)r;
 		return;
 	}
+	was = lseek(fd, 0, SEEK_CUR);
 	data = lseek(fd, off, SEEK_DATA);
+	if (data < 0 && errno != ENXIO)
+		model_fail(m, "%s", strerror(errno));
 	hole = lseek(fd, off, SEEK_HOLE);
-	if ((data < 0 && errno != ENXIO) || hole < off || hole > st.st_size || (data >= 0 && (data < off || data >= st.st_size)))
+	lseek(fd, was, SEEK_SET);
+	if (hole < off || hole > st.st_size || (data >= 0 && (data < off || data >= st.st_size)))
 		model_fail(m, "from %lld of %lld bytes, data at %lld, a hole at %lld", (long long)off, (long long)st.st_size,
 			   (long long)data, (long long)hole);
 	if (data != off && hole != off)

@@ -131,6 +131,8 @@ void model_compare_fd(struct model *m, unsigned i)
 			   (long long)st[0].st_size, (long long)st[1].st_size);
 }
 
+static const char *const fd_name[MODEL_FDS] = { "0", "1", "2", "3", "4", "5", "6", "7" };
+
 static void op_write(struct model *m)
 {
 	size_t len = model_len(m);
@@ -144,7 +146,7 @@ static void op_write(struct model *m)
 	if (fstat(m->fds[0][i], &before) == 0 && before.st_size + (off_t)len > MODEL_FILE_MAX)
 		return;
 	model_fill(m, len);
-	model_say(m, "pwrite fd", NULL, NULL, (long long)off, (long long)len);
+	model_say(m, "pwrite or write fd", fd_name[i], NULL, (long long)off, (long long)len);
 	if (model_below(m, 4))
 		BOTH(m, r, pwrite(m->fds[side][i], m->buf[side], len, off));
 	else
@@ -162,7 +164,7 @@ static void op_read(struct model *m)
 
 	if (!model_fd(m, &i))
 		return;
-	model_say(m, "pread fd", NULL, NULL, (long long)off, (long long)len);
+	model_say(m, "pread fd", fd_name[i], NULL, (long long)off, (long long)len);
 	BOTH(m, r, pread(m->fds[side][i], m->buf[side], len, off));
 	if (r > 0 && memcmp(m->buf[0], m->buf[1], (size_t)r) != 0)
 		model_fail(m, "bytes read differ");
@@ -176,7 +178,7 @@ static void op_ftruncate(struct model *m)
 
 	if (!model_fd(m, &i))
 		return;
-	model_say(m, "ftruncate fd", NULL, NULL, (long long)size, i);
+	model_say(m, "ftruncate fd", fd_name[i], NULL, (long long)size, i);
 	BOTH(m, r, ftruncate(m->fds[side][i], size));
 	(void)r;
 	model_compare_fd(m, i);
@@ -192,7 +194,7 @@ static void op_fallocate(struct model *m)
 
 	if (!model_fd(m, &i))
 		return;
-	model_say(m, "fallocate fd", NULL, NULL, (long long)off, mode);
+	model_say(m, "fallocate fd", fd_name[i], NULL, (long long)off, mode);
 	BOTH(m, r, fallocate(m->fds[side][i], mode, off, len));
 	(void)r;
 	model_compare_fd(m, i);
@@ -210,7 +212,7 @@ static void op_mmap_write(struct model *m)
 	off = (size_t)model_below(m, (uint64_t)st.st_size);
 	len = 1 + (size_t)model_below(m, (uint64_t)st.st_size - off);
 	model_fill(m, len);
-	model_say(m, "mmap-write fd", NULL, NULL, (long long)off, (long long)len);
+	model_say(m, "mmap-write fd", fd_name[i], NULL, (long long)off, (long long)len);
 	m->times_differ = true; /* tmpfs does not notice stores into a mapping */
 	for (int side = 0; side < SIDES; side++) {
 		uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fds[side][i], 0);
@@ -385,7 +387,7 @@ static void op_copy(struct model *m)
 
 	if (!model_fd(m, &i) || !model_fd(m, &j) || i == j)
 		return;
-	model_say(m, "copy_file_range fd", NULL, NULL, (long long)src, (long long)len);
+	model_say(m, "copy_file_range fd", fd_name[i], fd_name[j], (long long)src, (long long)len);
 	for (int side = 0; side < SIDES; side++) {
 		off_t in = src, out = dst;
 		size_t left = len;
@@ -444,7 +446,9 @@ void model_step(struct model *m)
 	for (size_t i = 0; i < MODEL_OPS; i++)
 		total += model_table[i].weight;
 	roll = (unsigned)model_below(m, total);
+	memcpy(m->history[m->step % MODEL_HISTORY], m->what, sizeof(m->what));
 	m->step++;
+	snprintf(m->what, sizeof(m->what), "nothing");
 	for (size_t i = 0; i < MODEL_OPS; i++) {
 		if (roll < model_table[i].weight) {
 			model_times_begin(m);
