@@ -14,7 +14,7 @@ serve()
 {
 	"$KVFS" mount -f -o arena=256M,timeout=10 "$tmp/disk/v" "$mnt" 2>>"$tmp/daemon" &
 	daemon=$!
-	wait_for "[ \"\$(stat -f -c %T '$mnt')\" = fuseblk ] || mountpoint -q '$mnt'" 30
+	wait_for "[ \"\$(status_of disk/v .pid)\" = $daemon ]" 30
 }
 
 serve

@@ -23,8 +23,7 @@ refused() # TEXT [OPTIONS]
 refused "refused|unreachable|not reach|connect"
 
 # another key under the same UUID
-head -n 1 "$tmp/p/key" >"$tmp/wrong"
-sed 1d "$tmp/p/key" | tr 0123456789 1234567890 >>"$tmp/wrong"
+sed '1y/0123456789/1234567890/' "$tmp/p/key" >"$tmp/wrong"
 chmod 600 "$tmp/wrong"
 expect 0 "$MKFS" -q -s 16M --join "$tmp/wrong" "$tmp/m-key"
 start_mirror m-key '' "$address"
