@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define STATUS_SECONDS 10
+#define STATUS_DIGEST_SECONDS 600
 
 static uint64_t status_u64(const json_t *j, const char *group, const char *key)
 {
@@ -147,14 +148,17 @@ static void status_print(const json_t *j)
 		status_print_primary(j);
 	if (json_object_get(j, "mirror"))
 		status_print_mirror(j);
+	if (json_object_get(j, "digest"))
+		printf("digest      %s\n", status_str(j, NULL, "digest"));
 }
 
-static int status_ask(const char *where, bool as_json)
+static int status_ask(const char *where, bool as_json, bool digest)
 {
-	json_t *request = json_pack("{s:s}", "cmd", "status"), *reply = NULL;
+	json_t *request = json_pack("{s:s, s:b}", "cmd", "status", "digest", digest), *reply = NULL;
 	const char *error;
 	char why[512];
-	int err = control_call(where, request, STATUS_SECONDS, &reply, NULL, why, sizeof(why));
+	int err = control_call(where, request, digest ? STATUS_DIGEST_SECONDS : STATUS_SECONDS, &reply, NULL, why,
+			       sizeof(why));
 
 	json_decref(request);
 	if (err) {
@@ -179,25 +183,28 @@ static int status_ask(const char *where, bool as_json)
 int cmd_status(int argc, char **argv)
 {
 	const char *where = NULL;
-	bool as_json = false, wrong = false;
+	bool as_json = false, digest = false, wrong = false;
 	int i;
 
 	for (i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
-			printf("usage: kvfs status [--json] WHERE\n\nShows the state of what is served at WHERE, a volume or a "
-			       "mount point.\n");
+			printf("usage: kvfs status [--json] [--digest] WHERE\n\nShows the state of what is served at WHERE, a volume or a "
+			       "mount point.\n\n  --json    as one JSON object\n  --digest  with a checksum of all keys and values: "
+			       "equal on nodes with the same\n            state; meant for a quiet volume, it reads everything\n");
 			return CMD_OK;
 		}
 		if (strcmp(argv[i], "--json") == 0)
 			as_json = true;
+		else if (strcmp(argv[i], "--digest") == 0)
+			digest = true;
 		else if (argv[i][0] == '-' || where)
 			wrong = true;
 		else
 			where = argv[i];
 	}
 	if (wrong || !where) {
-		diag_error("usage: kvfs status [--json] WHERE");
+		diag_error("usage: kvfs status [--json] [--digest] WHERE");
 		return CMD_USAGE;
 	}
-	return status_ask(where, as_json);
+	return status_ask(where, as_json, digest);
 }

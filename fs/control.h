@@ -4,7 +4,7 @@
 /*
  * The control socket VOLUME/control: one request line and reply lines, both JSON objects.
  *
- *   {"cmd":"status"}      → {"ok":true, …}                   see status.c
+ *   {"cmd":"status"}      → {"ok":true, …}                   see status.c; "digest":true adds one of the state
  *   {"cmd":"checkpoint"}  → {"ok":true,"number":…,"lsn":…}   when it is durable
  *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint and exit follow
  *   anything refused      → {"ok":false,"error":"a sentence"}
@@ -34,6 +34,6 @@ int control_call(const char *where, json_t *request, unsigned timeout_s, json_t 
 		 char *why, size_t why_cap);
 
 /* status.c: the reply to "status". */
-json_t *status_json(struct node *n, struct fs *fs);
+json_t *status_json(struct node *n, struct fs *fs, bool with_digest);
 
 #endif

@@ -5,13 +5,19 @@
 #include "common/diag.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#define MOUNTPOINT_ASK_MS 5000
 
 int mountpoint_absolute(const char *path, char ret_abs[PATH_MAX])
 {
@@ -113,12 +119,31 @@ static int mountpoint_refuse(int err, const char *abs, const char *what, char *w
 	return err;
 }
 
+/*
+ * Asks by statfs, since the kernel may answer stat from its cache when the daemon is long gone. A dying daemon lets it
+ * wait until it is gone, a stuck one for ever: so a child asks, which can be given up.
+ */
 bool mountpoint_is_stale(const struct mount_info *info)
 {
-	struct statfs sf;
+	struct pollfd p = { .events = POLLIN };
+	int status = 0;
+	pid_t pid;
 
-	/* not stat: the kernel answers that from its cache when the daemon is long gone */
-	return strcmp(info->type, MOUNT_TYPE_KVFS) == 0 && statfs(info->point, &sf) != 0 && errno == ENOTCONN;
+	if (strcmp(info->type, MOUNT_TYPE_KVFS) != 0 || (pid = fork()) < 0)
+		return false;
+	if (pid == 0) {
+		struct statfs sf;
+
+		_exit(statfs(info->point, &sf) != 0 && (errno == ENOTCONN || errno == ECONNABORTED) ? 1 : 0);
+	}
+	p.fd = pidfd_open(pid, 0);
+	if (p.fd < 0 || poll(&p, 1, MOUNTPOINT_ASK_MS) <= 0)
+		kill(pid, SIGKILL);
+	if (p.fd >= 0)
+		close(p.fd);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
 int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t why_cap)

@@ -142,7 +142,22 @@ static json_t *status_recovery(const struct node *n)
 			 JI(n->recovered.orphans), "torn_tail", n->recovered.torn_tail);
 }
 
-json_t *status_json(struct node *n, struct fs *fs)
+/* Of the whole state, for comparing nodes; the store must be quiet. */
+static json_t *status_digest(struct node *n)
+{
+	uint8_t digest[16];
+	char text[33];
+	unsigned i;
+
+	pthread_rwlock_rdlock(&n->store_swap);
+	store_digest(n->store, digest);
+	pthread_rwlock_unlock(&n->store_swap);
+	for (i = 0; i < sizeof(digest); i++)
+		snprintf(text + 2 * i, 3, "%02x", digest[i]);
+	return json_string(text);
+}
+
+json_t *status_json(struct node *n, struct fs *fs, bool with_digest)
 {
 	uint64_t lsn = 0;
 	json_t *store = status_store(n, &lsn);
@@ -158,5 +173,7 @@ json_t *status_json(struct node *n, struct fs *fs)
 	}
 	if (n->mirror)
 		json_object_set_new(j, "mirror", status_mirror(n));
+	if (with_digest)
+		json_object_set_new(j, "digest", status_digest(n));
 	return j;
 }

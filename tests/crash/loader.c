@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loader run DIR JOURNAL SECONDS THREADS   changes keys until the time is up or the filesystem dies
+ * loader run DIR JOURNAL SECONDS THREADS [CHANGES PID...]   changes keys until the time is up or the filesystem dies;
+ *                                          after CHANGES changes kills the PIDs with -9 while the others go on
+ * loader settle DIR JOURNAL                makes of each change that was begun an acknowledged one
  * loader verify DIR JOURNAL                checks DIR against the journal; prints what is wrong, exits 1
  *
  * The journal, a file outside the filesystem under test, says for each key which version was begun
@@ -13,6 +15,8 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -149,6 +153,26 @@ static int append_line(struct worker *w)
 	return err;
 }
 
+/* Who dies, and after how many changes of all threads; 0: nobody. */
+static struct {
+	uint64_t after;
+	_Atomic uint64_t done;
+	sem_t reached;
+	unsigned count;
+	pid_t pids[8];
+} victim;
+
+/* A thread of its own, so that every worker may be within a change when it strikes. */
+static void *kill_victims(void *arg)
+{
+	while (sem_wait(&victim.reached) != 0)
+		continue;
+	for (unsigned i = 0; i < victim.count; i++)
+		if (kill(victim.pids[i], SIGKILL) != 0)
+			printf("cannot kill %d: %s\n", (int)victim.pids[i], strerror(errno));
+	return arg;
+}
+
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -158,6 +182,8 @@ static void *work(void *arg)
 		x = mix(x + 1);
 		w->err = x % 8 == 0 ? append_line(w) : change_key(w, (unsigned)(x % KEYS));
 		w->ops++;
+		if (atomic_fetch_add(&victim.done, 1) + 1 == victim.after)
+			sem_post(&victim.reached);
 	}
 	return NULL;
 }
@@ -179,10 +205,13 @@ static struct journal *journal_open(const char *path)
 static int run(int dirfd, struct journal *j, unsigned seconds, unsigned threads)
 {
 	static struct worker workers[THREADS_MAX];
-	pthread_t ids[THREADS_MAX];
+	pthread_t ids[THREADS_MAX], killer;
 	uint64_t ops = 0;
 
 	j->threads = threads;
+	sem_init(&victim.reached, 0, 0);
+	if (victim.after && pthread_create(&killer, NULL, kill_victims, NULL) != 0)
+		return 2;
 	for (unsigned i = 0; i < threads; i++) {
 		workers[i].j = j;
 		workers[i].index = i;
@@ -196,6 +225,10 @@ static int run(int dirfd, struct journal *j, unsigned seconds, unsigned threads)
 		ops += workers[i].ops;
 		if (workers[i].err)
 			printf("thread %u ended: %s\n", i, strerror(workers[i].err));
+	}
+	if (victim.after) {
+		sem_post(&victim.reached); /* the time was up before: they die now */
+		pthread_join(killer, NULL);
 	}
 	printf("%" PRIu64 " changes\n", ops);
 	return 0;
@@ -324,7 +357,8 @@ int main(int argc, char **argv)
 	int dirfd;
 
 	if (argc < 4) {
-		fprintf(stderr, "usage: loader run DIR JOURNAL SECONDS THREADS | verify DIR JOURNAL | settle DIR JOURNAL\n");
+		fprintf(stderr, "usage: loader run DIR JOURNAL SECONDS THREADS [CHANGES PID...] | verify DIR JOURNAL"
+				" | settle DIR JOURNAL\n");
 		return 2;
 	}
 	dirfd = open(argv[2], O_RDONLY | O_DIRECTORY);
@@ -333,9 +367,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "loader: %s or %s: %s\n", argv[2], argv[3], strerror(errno));
 		return 2;
 	}
-	if (strcmp(argv[1], "run") == 0 && argc == 6) {
+	if (strcmp(argv[1], "run") == 0 && argc >= 6 && argc < 7 + 8) {
 		unsigned threads = (unsigned)strtoul(argv[5], NULL, 10);
 
+		victim.after = argc > 6 ? strtoull(argv[6], NULL, 10) : 0;
+		for (int i = 7; i < argc; i++)
+			victim.pids[victim.count++] = (pid_t)strtol(argv[i], NULL, 10);
 		return threads >= 1 && threads <= THREADS_MAX
 			       ? run(dirfd, j, (unsigned)strtoul(argv[4], NULL, 10), threads)
 			       : 2;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model --a DIR --b DIR [--ops N] [--seed N] [--xattr] [--crash-every N --crash-command CMD]
+ * model --a DIR --b DIR [--ops N] [--seed N] [--xattr] [--times-every N]
+ *       [--crash-every N --crash-command CMD]
  * Runs N random operations on two empty directories and compares them after each; every 5000, and after each
  * crash command (which kills and remounts what is under a), the whole trees. The seed is printed,
  * and the same seed runs the same operations.
@@ -35,6 +36,8 @@ void model_fail(struct model *m, const char *fmt, ...)
 	va_list ap;
 
 	fflush(stdout);
+	for (uint64_t step = m->step > MODEL_HISTORY ? m->step - MODEL_HISTORY + 1 : 0; step < m->step; step++)
+		fprintf(stderr, "model: step %llu: %s\n", (unsigned long long)step, m->history[step % MODEL_HISTORY]);
 	fprintf(stderr, "model: seed %llu step %llu: %s: ", (unsigned long long)m->seed, (unsigned long long)m->step,
 		m->what);
 	va_start(ap, fmt);
@@ -57,12 +60,13 @@ static void model_open_roots(struct model *m)
 
 static void model_crash(struct model *m, const char *command)
 {
+	snprintf(m->what, sizeof(m->what), "crash and remount");
+	/* files stay open meanwhile, unlinked ones too: nothing of them may come back */
+	if (system(command) != 0)
+		model_fail(m, "the crash command failed");
 	model_close_all(m);
 	for (int side = 0; side < SIDES; side++)
 		close(m->root[side]);
-	snprintf(m->what, sizeof(m->what), "crash and remount");
-	if (system(command) != 0)
-		model_fail(m, "the crash command failed");
 	model_open_roots(m);
 	model_compare_tree(m);
 }
@@ -85,13 +89,15 @@ int main(int argc, char **argv)
 		{ "a", required_argument, NULL, 'a' },		 { "b", required_argument, NULL, 'b' },
 		{ "ops", required_argument, NULL, 'n' },	 { "seed", required_argument, NULL, 's' },
 		{ "crash-every", required_argument, NULL, 'c' }, { "crash-command", required_argument, NULL, 'C' },
-		{ "xattr", no_argument, NULL, 'x' },		 { NULL, 0, NULL, 0 },
+		{ "xattr", no_argument, NULL, 'x' },		 { "times-every", required_argument, NULL, 't' },
+		{ NULL, 0, NULL, 0 },
 	};
 	static struct model m;
 	uint64_t ops = 10000, crash_every = 0;
 	const char *crash_command = NULL;
 	int opt;
 
+	m.times_every = 25;
 	m.seed = (uint64_t)time(NULL) ^ ((uint64_t)getpid() << 32);
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (opt) {
@@ -102,11 +108,12 @@ int main(int argc, char **argv)
 		case 'c': crash_every = model_number(optarg); break;
 		case 'C': crash_command = optarg; break;
 		case 'x': m.xattr = true; break;
+		case 't': m.times_every = (unsigned)model_number(optarg); break;
 		default: return 2;
 		}
 	}
 	if (!m.dir[SIDE_A] || !m.dir[SIDE_B] || optind != argc || (crash_every && !crash_command)) {
-		fprintf(stderr, "usage: model --a DIR --b DIR [--ops N] [--seed N] [--xattr]"
+		fprintf(stderr, "usage: model --a DIR --b DIR [--ops N] [--seed N] [--xattr] [--times-every N]"
 				" [--crash-every N --crash-command CMD]\n");
 		return 2;
 	}

@@ -34,7 +34,7 @@ static const char *model_name(struct model *m)
 }
 
 /* A path of up to three components; most do not exist at first, later most do. */
-static void model_path(struct model *m, char out[1024])
+void model_path(struct model *m, char out[1024])
 {
 	static const char *const dirs[] = { "d1", "d2", "d 3" };
 	unsigned depth = (unsigned)model_below(m, 3);
@@ -49,28 +49,12 @@ static void model_path(struct model *m, char out[1024])
 		snprintf(out + used, 1024 - used, "%s", model_name(m));
 }
 
-static void model_say(struct model *m, const char *op, const char *p, const char *q, long long x, long long y)
+void model_say(struct model *m, const char *op, const char *p, const char *q, long long x, long long y)
 {
 	snprintf(m->what, sizeof(m->what), "%s %.200s%s%.200s %lld %lld", op, p ? p : "", q ? " -> " : "", q ? q : "", x, y);
 }
 
-/* Runs call for both sides (side is its variable) and compares value and errno. */
-#define BOTH(m, ret, call)                                                                                   \
-	do {                                                                                                 \
-		long long got_[SIDES];                                                                       \
-		int errno_[SIDES];                                                                           \
-		for (int side = 0; side < SIDES; side++) {                                                   \
-			errno = 0;                                                                           \
-			got_[side] = (long long)(call);                                                      \
-			errno_[side] = got_[side] < 0 ? errno : 0;                                           \
-		}                                                                                            \
-		if (got_[0] != got_[1] || errno_[0] != errno_[1])                                            \
-			model_fail((m), "result %lld (%s) on a, %lld (%s) on b", got_[0],                    \
-				   strerror(errno_[0]), got_[1], strerror(errno_[1]));                       \
-		(ret) = got_[0];                                                                             \
-	} while (0)
-
-static void model_fill(struct model *m, size_t len)
+void model_fill(struct model *m, size_t len)
 {
 	uint64_t r = model_random(m);
 
@@ -79,7 +63,7 @@ static void model_fill(struct model *m, size_t len)
 	memcpy(m->buf[1], m->buf[0], len);
 }
 
-static size_t model_len(struct model *m)
+size_t model_len(struct model *m)
 {
 	switch (model_below(m, 4)) {
 	case 0:
@@ -93,7 +77,7 @@ static size_t model_len(struct model *m)
 	}
 }
 
-static off_t model_off(struct model *m)
+off_t model_off(struct model *m)
 {
 	static const off_t edges[] = { 0, 1, 4095, 4096, 65535, 65536, 65537, 131072 };
 
@@ -127,13 +111,13 @@ static void op_open(struct model *m)
 }
 
 /* The open pair number i, or false. */
-static bool model_fd(struct model *m, unsigned *ret_i)
+bool model_fd(struct model *m, unsigned *ret_i)
 {
 	*ret_i = (unsigned)model_below(m, MODEL_FDS);
 	return m->fds[0][*ret_i] >= 0;
 }
 
-static void compare_fd(struct model *m, unsigned i)
+void model_compare_fd(struct model *m, unsigned i)
 {
 	struct stat st[SIDES];
 
@@ -146,6 +130,8 @@ static void compare_fd(struct model *m, unsigned i)
 			   (unsigned long)st[0].st_nlink, (unsigned long)st[1].st_nlink, st[0].st_mode, st[1].st_mode,
 			   (long long)st[0].st_size, (long long)st[1].st_size);
 }
+
+static const char *const fd_name[MODEL_FDS] = { "0", "1", "2", "3", "4", "5", "6", "7" };
 
 static void op_write(struct model *m)
 {
@@ -160,13 +146,13 @@ static void op_write(struct model *m)
 	if (fstat(m->fds[0][i], &before) == 0 && before.st_size + (off_t)len > MODEL_FILE_MAX)
 		return;
 	model_fill(m, len);
-	model_say(m, "pwrite fd", NULL, NULL, (long long)off, (long long)len);
+	model_say(m, "pwrite or write fd", fd_name[i], NULL, (long long)off, (long long)len);
 	if (model_below(m, 4))
 		BOTH(m, r, pwrite(m->fds[side][i], m->buf[side], len, off));
 	else
 		BOTH(m, r, write(m->fds[side][i], m->buf[side], len > 8192 ? 8192 : len));
 	(void)r;
-	compare_fd(m, i);
+	model_compare_fd(m, i);
 }
 
 static void op_read(struct model *m)
@@ -178,7 +164,7 @@ static void op_read(struct model *m)
 
 	if (!model_fd(m, &i))
 		return;
-	model_say(m, "pread fd", NULL, NULL, (long long)off, (long long)len);
+	model_say(m, "pread fd", fd_name[i], NULL, (long long)off, (long long)len);
 	BOTH(m, r, pread(m->fds[side][i], m->buf[side], len, off));
 	if (r > 0 && memcmp(m->buf[0], m->buf[1], (size_t)r) != 0)
 		model_fail(m, "bytes read differ");
@@ -192,10 +178,10 @@ static void op_ftruncate(struct model *m)
 
 	if (!model_fd(m, &i))
 		return;
-	model_say(m, "ftruncate fd", NULL, NULL, (long long)size, i);
+	model_say(m, "ftruncate fd", fd_name[i], NULL, (long long)size, i);
 	BOTH(m, r, ftruncate(m->fds[side][i], size));
 	(void)r;
-	compare_fd(m, i);
+	model_compare_fd(m, i);
 }
 
 static void op_fallocate(struct model *m)
@@ -208,10 +194,10 @@ static void op_fallocate(struct model *m)
 
 	if (!model_fd(m, &i))
 		return;
-	model_say(m, "fallocate fd", NULL, NULL, (long long)off, mode);
+	model_say(m, "fallocate fd", fd_name[i], NULL, (long long)off, mode);
 	BOTH(m, r, fallocate(m->fds[side][i], mode, off, len));
 	(void)r;
-	compare_fd(m, i);
+	model_compare_fd(m, i);
 }
 
 static void op_mmap_write(struct model *m)
@@ -226,7 +212,8 @@ static void op_mmap_write(struct model *m)
 	off = (size_t)model_below(m, (uint64_t)st.st_size);
 	len = 1 + (size_t)model_below(m, (uint64_t)st.st_size - off);
 	model_fill(m, len);
-	model_say(m, "mmap-write fd", NULL, NULL, (long long)off, (long long)len);
+	model_say(m, "mmap-write fd", fd_name[i], NULL, (long long)off, (long long)len);
+	m->times_differ = true; /* tmpfs does not notice stores into a mapping */
 	for (int side = 0; side < SIDES; side++) {
 		uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fds[side][i], 0);
 
@@ -237,7 +224,7 @@ static void op_mmap_write(struct model *m)
 			model_fail(m, "msync on %c: %s", 'a' + side, strerror(errno));
 		munmap(p, (size_t)st.st_size);
 	}
-	compare_fd(m, i);
+	model_compare_fd(m, i);
 }
 
 static void op_fsync_or_close(struct model *m)
@@ -400,7 +387,7 @@ static void op_copy(struct model *m)
 
 	if (!model_fd(m, &i) || !model_fd(m, &j) || i == j)
 		return;
-	model_say(m, "copy_file_range fd", NULL, NULL, (long long)src, (long long)len);
+	model_say(m, "copy_file_range fd", fd_name[i], fd_name[j], (long long)src, (long long)len);
 	for (int side = 0; side < SIDES; side++) {
 		off_t in = src, out = dst;
 		size_t left = len;
@@ -414,7 +401,7 @@ static void op_copy(struct model *m)
 	}
 	if (m->buf[0][0] != m->buf[1][0])
 		model_fail(m, "%s on a, %s on b", strerror(m->buf[0][0]), strerror(m->buf[1][0]));
-	compare_fd(m, j);
+	model_compare_fd(m, j);
 }
 
 static void op_xattr(struct model *m)
@@ -447,7 +434,8 @@ static const struct {
 	{ op_open, 14 },	{ op_write, 20 },     { op_read, 8 },	    { op_ftruncate, 5 },
 	{ op_fallocate, 5 },	{ op_mmap_write, 3 }, { op_fsync_or_close, 3 }, { op_put, 12 },
 	{ op_two_paths, 12 },	{ op_make, 6 },	      { op_remove, 6 },	    { op_attributes, 8 },
-	{ op_copy, 3 },		{ op_xattr, 4 },
+	{ op_copy, 3 },		{ op_xattr, 4 },      { model_op_append, 3 },
+	{ model_op_seek, 4 },	{ model_op_unlinked, 3 }, { model_op_list, 2 }, { model_op_statfs, 1 },
 };
 #define MODEL_OPS (sizeof(model_table) / sizeof(model_table[0]))
 
@@ -458,10 +446,14 @@ void model_step(struct model *m)
 	for (size_t i = 0; i < MODEL_OPS; i++)
 		total += model_table[i].weight;
 	roll = (unsigned)model_below(m, total);
+	memcpy(m->history[m->step % MODEL_HISTORY], m->what, sizeof(m->what));
 	m->step++;
+	snprintf(m->what, sizeof(m->what), "nothing");
 	for (size_t i = 0; i < MODEL_OPS; i++) {
 		if (roll < model_table[i].weight) {
+			model_times_begin(m);
 			model_table[i].run(m);
+			model_times_end(m);
 			return;
 		}
 		roll -= model_table[i].weight;

@@ -1,0 +1,98 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Below min_mirrors a write fails with EIO after timeout=, never hangs, and reads go on; when the mirror is back, so are
+# the writes.
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
+
+need python3
+arena=64M
+port=$(free_port)
+expect 0 "$MKFS" -q -s 32M "$tmp/p"
+expect 0 "$MKFS" -q -s 32M --join "$tmp/p/key" "$tmp/m1"
+expect 0 "$MKFS" -q -s 32M --join "$tmp/p/key" "$tmp/m2"
+start_mirror m1 '' "tcp:127.0.0.1:$port"
+start_mirror m2 '' "shm:$tmp/ring"
+mount_primary p mnt "min_mirrors=2,timeout=2,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring"
+echo before >"$tmp/mnt/key"
+wait_for "in_sync mnt 2" 30
+
+# All at once, each in a directory of its own (within one, the kernel lets changes wait for each other), fail with EIO
+# after about 2 s, while reads answer.
+cat >"$tmp/degraded.py" <<'END'
+import errno, os, sys, threading, time
+mnt = sys.argv[1]
+done = []
+
+def attempt(name, action):
+    began = time.monotonic()
+    try:
+        action()
+        done.append((name, None, time.monotonic() - began))
+    except OSError as e:
+        done.append((name, e.errno, time.monotonic() - began))
+
+def write():
+    fd = os.open(mnt + "/key", os.O_WRONLY)
+    try:
+        os.write(fd, b"x")
+    finally:
+        os.close(fd)
+
+actions = {
+    "write": write,
+    "create": lambda: os.close(os.open(mnt + "/d1/new", os.O_WRONLY | os.O_CREAT)),
+    "mkdir": lambda: os.mkdir(mnt + "/d2/dir"),
+    "rename": lambda: os.rename(mnt + "/d3/a", mnt + "/d3/b"),
+    "unlink": lambda: os.unlink(mnt + "/d4/c"),
+    "chmod": lambda: os.chmod(mnt + "/d5/d", 0o600),
+    "truncate": lambda: os.truncate(mnt + "/d6/e", 1),
+}
+threads = [threading.Thread(target=attempt, args=a) for a in actions.items()]
+for t in threads:
+    t.start()
+began = time.monotonic()
+assert open(mnt + "/quiet").read() == "quiet\n"
+os.stat(mnt + "/quiet")
+quick = time.monotonic() - began
+for t in threads:
+    t.join(30)
+    assert not t.is_alive(), "a write hangs"
+for name, err, seconds in done:
+    print("%s: %s after %.2f s" % (name, errno.errorcode.get(err, "success"), seconds))
+for name, err, seconds in done:
+    assert err == errno.EIO, name
+    assert 1 <= seconds <= 6, name
+assert quick < 1, "a read of what is committed took %.2f s" % quick
+END
+make_keys()
+{
+	rm -rf "$tmp"/mnt/d?
+	mkdir "$tmp/mnt/d1" "$tmp/mnt/d2" "$tmp/mnt/d3" "$tmp/mnt/d4" "$tmp/mnt/d5" "$tmp/mnt/d6"
+	for name in d3/a d4/c d5/d d6/e quiet; do
+		echo "${name#*/}" >"$tmp/mnt/$name"
+	done
+}
+make_keys
+cat "$tmp/mnt/quiet" >/dev/null
+for i in 1 2; do
+	kill_pids "$(pid_of m$i)"
+	timeout 100 python3 "$tmp/degraded.py" "$tmp/mnt" || fail "mirror $i away"
+	if [ $i -eq 1 ]; then
+		start_mirror m1 '' "tcp:127.0.0.1:$port"
+	else
+		start_mirror m2 '' "shm:$tmp/ring"
+	fi
+	wait_for "in_sync mnt 2" 60
+	timeout 30 sh -c "echo after $i >'$tmp/mnt/key'" || fail "a write fails though mirror $i is back"
+	[ "$(cat "$tmp/mnt/key")" = "after $i" ] || fail "the key holds $(cat "$tmp/mnt/key")"
+	make_keys
+	wait_for "in_sync mnt 2" 60
+	same_state mnt m1 m2
+done
+kill_pids "$(pid_of m1)"
+# also with a mirror away an unmount ends, and a mount is refused
+timeout 120 "$KVFS" umount "$tmp/mnt" || fail "umount below min_mirrors"
+expect 1 timeout 60 "$KVFS" mount -o "arena=64M,min_mirrors=2,connect_timeout=2,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring" \
+	"$tmp/p" "$tmp/mnt"
+one_line "$port"

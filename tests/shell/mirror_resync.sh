@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The log no longer reaches a mirror that was away: it gets a snapshot, then the log, with progress in the status, while
+# writes go on; an open file of its view shows the new bytes. A mirror that was killed within a resync gets another.
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
+
+need python3
+arena=512M
+expect 0 "$MKFS" -q -s 16M "$tmp/p"
+expect 0 "$MKFS" -q -s 16M --join "$tmp/p/key" "$tmp/m1"
+expect 0 "$MKFS" -q -s 16M --join "$tmp/p/key" "$tmp/m2"
+port=$(free_port)
+start_m1() { start_mirror m1 view "tcp:127.0.0.1:$port"; }
+start_m2() { start_mirror m2 '' "shm:$tmp/ring"; }
+start_m1
+start_m2
+mount_primary p mnt "min_mirrors=1,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring"
+echo old >"$tmp/mnt/file"
+wait_for "in_sync mnt 2" 30
+fill()
+{
+	python3 - "$tmp/mnt" "$1" <<'END'
+import os, sys
+for n in range(200):
+    with open("%s/big%d" % (sys.argv[1], n), "wb") as f:
+        f.write(os.urandom(1 << 20))
+with open(sys.argv[1] + "/file", "w") as f:
+    f.write(sys.argv[2])
+END
+}
+
+for i in 1 2; do
+	kill_pids "$(pid_of m$i)"
+	fill "version $i" || fail "writing with one mirror away"
+	"$LOADER" run "$tmp/mnt" "$tmp/journal" 600 2 200000 >"$tmp/load" &
+	load=$!
+	"start_m$i"
+	seen=0
+	tries=0
+	until in_sync mnt 2 || [ $tries -gt 3000 ]; do
+		tries=$((tries + 1))
+		case "$(status_of mnt ".mirrors[$((i - 1))] | .state + \" \" + (.resync_total_bytes > 0 | tostring)")" in
+		'resync true')
+			seen=$((seen + 1))
+			# once in the middle of it: killed again
+			if [ $seen -eq 1 ]; then
+				kill_pids "$(pid_of m$i)"
+				"start_m$i"
+			fi
+			;;
+		'live '*) kill -9 $load 2>/dev/null || true ;; # so that in_sync can be reached
+		esac
+	done
+	wait $load 2>/dev/null || true
+	in_sync mnt 2 || fail "mirror $i is not in sync: $(status_of mnt .mirrors)"
+	[ $seen -gt 0 ] || fail "no resync of mirror $i was seen in the status"
+	echo "mirror $i: resync seen $seen times in the status"
+	same_state mnt m1 m2
+	[ "$(cat "$tmp/view/file")" = "version $i" ] || fail "the view of mirror 1 shows $(cat "$tmp/view/file")"
+	"$LOADER" verify "$tmp/view" "$tmp/journal" >"$tmp/out" || fail "the view: $(cat "$tmp/out")"
+	rm -f "$tmp/journal"
+	rm -f "$tmp"/mnt/t*
+done
+tree mnt >"$tmp/want"
+wait_for "in_sync mnt 2" 30
+tree view >"$tmp/got"
+cmp "$tmp/want" "$tmp/got" || fail "the trees of the primary and the view differ"
+unmount mnt
+unmount view
+unmount m2
+for volume in p m1 m2; do
+	expect 0 "$FSCK" "$tmp/$volume"
+done

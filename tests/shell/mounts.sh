@@ -1,0 +1,151 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2034
+# Sourced by the shell tests that mount: functions.sh, and words for volumes, mounts, mirrors and crashes. Everything
+# lies in $tmp, in memory where there is room. At exit every kvfs whose command line names $tmp is killed, by its pid,
+# and what is mounted below $tmp is taken away. KVFS_TEST_SEED replays what a test draws by chance.
+if [ -z "${TMPDIR:-}" ] && [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 3000000 ] 2>/dev/null; then
+	TMPDIR=/dev/shm
+	export TMPDIR
+fi
+# shellcheck source=tests/shell/functions.sh
+. "$(dirname "$0")/functions.sh"
+
+kv_cleanup()
+{
+	kv_status=$?
+	trap - EXIT
+	for kv_pid in $(pgrep -f -- "$tmp/"); do
+		[ "$kv_pid" -eq $$ ] || kill -9 "$kv_pid" 2>/dev/null || true
+	done
+	awk -v d="$tmp/" 'index($2, d) == 1 { print $2 }' /proc/self/mounts | sort -r | while read -r kv_mnt; do
+		umount -l "$kv_mnt" 2>/dev/null || true
+	done
+	[ "$kv_status" -eq 0 ] || [ -z "${KVFS_TEST_KEEP:-}" ] || exit "$kv_status"
+	rm -rf "$tmp"
+	exit "$kv_status"
+}
+trap kv_cleanup EXIT
+
+[ "$(id -u)" -eq 0 ] || skip "mounting needs root"
+[ -c /dev/fuse ] || skip "no /dev/fuse"
+for kv_tool in jq pgrep timeout; do
+	command -v "$kv_tool" >/dev/null || skip "no $kv_tool"
+done
+LOADER=$top_builddir/tests/crash/loader
+MODEL=$top_builddir/tests/model/model
+long=${KVFS_TEST_LONG:-0}
+seed=${KVFS_TEST_SEED:-$(($(date +%s) % 1000000))}
+kv_random=$seed
+
+# draw LOW HIGH: a number of that range in $drawn, by the seed.
+draw()
+{
+	for kv_i in 1 2 3; do
+		kv_random=$(((kv_random * 1103515245 + 12345) & 0x7fffffff))
+	done
+	drawn=$(($1 + (kv_random >> 8) % ($2 - $1 + 1)))
+}
+
+# mount_primary VOLUME MOUNTPOINT [OPTIONS], names below $tmp
+mount_primary()
+{
+	mkdir -p "$tmp/$2" 2>/dev/null || true # a dead mount answers ENOTCONN
+	timeout 120 "$KVFS" mount -o "arena=${arena:-256M}${3:+,$3}" "$tmp/$1" "$tmp/$2" 2>"$tmp/err" ||
+		fail "mount of $1: $(cat "$tmp/err")"
+}
+
+# start_mirror VOLUME MOUNTPOINT-or-'' ADDRESS [OPTIONS]
+start_mirror()
+{
+	[ -z "$2" ] || mkdir -p "$tmp/$2" 2>/dev/null || true
+	timeout 120 "$KVFS" mirror -o "arena=${arena:-256M},listen=$3${4:+,$4}" "$tmp/$1" ${2:+"$tmp/$2"} \
+		2>"$tmp/err" || fail "mirror $1: $(cat "$tmp/err")"
+}
+
+unmount()
+{
+	timeout 120 "$KVFS" umount "$tmp/$1" 2>"$tmp/err" || fail "umount of $1: $(cat "$tmp/err")"
+}
+
+# status_of WHERE JQ-EXPRESSION
+status_of()
+{
+	timeout 30 "$KVFS" status --json "$tmp/$1" 2>/dev/null | jq -r "$2"
+}
+
+pid_of()
+{
+	status_of "$1" .pid
+}
+
+# The process holds no lock and no device any more: all its threads have ended.
+is_gone()
+{
+	[ -d "/proc/$1/task" ] || return 0
+	! grep -hs '^State:' "/proc/$1"/task/*/status | grep -qv '[ZX] ('
+}
+
+# kill_pids PID...: with -9, and waits until they are gone.
+kill_pids()
+{
+	kill -9 "$@"
+	for kv_pid in "$@"; do
+		wait_for "is_gone $kv_pid" 20
+	done
+}
+
+# A free TCP port on loopback (the next to bind takes it; the listener reports a clash).
+free_port()
+{
+	"${PYTHON:-python3}" -c 'import socket
+s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# Every mirror of the primary is live and has applied all of it: in_sync PRIMARY COUNT
+in_sync()
+{
+	[ "$(status_of "$1" ".lsn as \$l | [.mirrors[] | select(.state == \"live\" and .applied_lsn == \$l)] | length")" \
+		= "$2" ]
+}
+
+# same_state WHERE WHERE...: the digests of the whole states.
+same_state()
+{
+	kv_first=
+	for kv_where in "$@"; do
+		kv_digest=$(timeout 60 "$KVFS" status --json --digest "$tmp/$kv_where" | jq -r .digest)
+		[ "${#kv_digest}" -eq 32 ] || fail "no digest of $kv_where: $kv_digest"
+		[ "$kv_digest" = "${kv_first:=$kv_digest}" ] || fail "the state of $kv_where is not that of $1"
+	done
+}
+
+# tree DIR: every object with what users can see of it, and the sums of the files.
+tree()
+{
+	(cd "$tmp/$1" && find . -printf '%P %y %m %U %G %s %T@ %n %l\n' | sort &&
+		find . -type f -print0 | sort -z | xargs -0 -r sha256sum)
+}
+
+# one_mount LOG-SIZE [OPTIONS]: a volume and its mount at $mnt, for tests of what is done there.
+one_mount()
+{
+	expect 0 "$MKFS" -q -s "$1" "$tmp/v"
+	kv_options=${2:-}
+	mount_primary v mnt "$kv_options"
+	mnt=$tmp/mnt
+}
+
+need()
+{
+	for kv_tool in "$@"; do
+		command -v "$kv_tool" >/dev/null || skip "no $kv_tool"
+	done
+}
+
+# That mount is killed with -9 and made again.
+crash_mount()
+{
+	kill_pids "$(pid_of mnt)"
+	mount_primary v mnt "$kv_options"
+}
