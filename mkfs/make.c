@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEFAULT_LOG_BYTES (256ULL << 20)
-#define DEFAULT_LOG_FREE_BYTES (2ULL << 30)
+#define DEFAULT_LOG_BYTES (1ULL << 30)
+#define DEFAULT_LOG_FREE_BYTES (8ULL << 30)
 
 static char why_text[768];
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The default log size: an eighth of little free space, 256 MiB of much, never under 16 MiB.
+# The default log size: an eighth of little free space, 1 GiB of much, never under 16 MiB.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 
@@ -15,4 +15,4 @@ expect 0 "$MKFS" -n --json "$tmp/m/v"
 in_out "\"log_bytes\": $((16 << 20))"
 mount -o remount,size=8G "$tmp/m"
 expect 0 "$MKFS" -n --json "$tmp/m/v"
-in_out "\"log_bytes\": $((256 << 20))"
+in_out "\"log_bytes\": $((1 << 30))"
