@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Checksum of len bytes, going on from crc (0 to begin): crc32c(crc32c(0, a), b) is that of a followed by b. */
+/* Checksum of len bytes, going on from crc (0 to begin): crc32c(crc32c(0, a), b) is that of a
+ * followed by b. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t len);
 
 #endif

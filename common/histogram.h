@@ -25,8 +25,8 @@ uint64_t histogram_sum(const struct histogram *h);
 uint64_t histogram_max(const struct histogram *h);
 double histogram_mean(const struct histogram *h); /* 0 when empty */
 
-/* The value below or at which the share q (0..1) of all values lies: a bucket's upper end, at most the maximum;
- * 0 when empty. */
+/* The value below or at which the share q (0..1) of all values lies: a bucket's upper end, at most
+ * the maximum; 0 when empty. */
 uint64_t histogram_quantile(const struct histogram *h, double q);
 
 /* Largest value that falls in bucket i. */

@@ -2,8 +2,8 @@
 #ifndef KVFS_FS_BENCH_H
 #define KVFS_FS_BENCH_H
 /*
- * kvfs bench: a YCSB-like load of whole-file operations on any directory, so that kvfs and what people would use
- * instead are measured by the same program.
+ * kvfs bench: a YCSB-like load of whole-file operations on any directory, so that kvfs and what
+ * people would use instead are measured by the same program.
  */
 #include "common/histogram.h"
 

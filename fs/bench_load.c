@@ -71,8 +71,8 @@ static double bench_random_unit(uint64_t *state)
 	return (double)(bench_random(state) >> 11) * 0x1p-53;
 }
 
-/* Zipfian ranks by the rejection-free approximation of Gray et al., "Quickly generating billion-record synthetic
- * databases" (SIGMOD 1994), as YCSB uses. */
+/* Zipfian ranks by the rejection-free approximation of Gray et al., "Quickly generating
+ * billion-record synthetic databases" (SIGMOD 1994), as YCSB uses. */
 struct bench_zipf {
 	double n, theta, zeta_n, alpha, eta;
 };
@@ -129,7 +129,8 @@ static void bench_key_name(uint64_t key, char out[32])
 	snprintf(out, 32, "k%09" PRIu64, key);
 }
 
-/* Keys below it all exist. seq_cst on both sides: a create announces its key before it takes the number on. */
+/* Keys below it all exist. seq_cst on both sides: a create announces its key before it takes the
+ * number on. */
 static uint64_t bench_keys_made(struct bench_shared *s)
 {
 	uint64_t made = atomic_load(&s->next_key);

@@ -9,7 +9,8 @@
  *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint and exit follow
  *   anything refused      → {"ok":false,"error":"a sentence"}
  *
- * The peer must be root or the daemon's user. Server threads: "kv-control" accepts, "kv-ctl" serves one connection.
+ * The peer must be root or the daemon's user. Server threads: "kv-control" accepts, "kv-ctl" serves
+ * one connection.
  */
 #include "fs/fuse_session.h"
 
@@ -25,9 +26,10 @@ int control_start(struct node *n, struct fs *fs, struct control **ret_c, char wh
 int control_shutdown_fd(const struct control *c);
 void control_stop(struct control *c); /* waits for the connections being served; NULL is fine */
 
-/* Client: sends request to the daemon of WHERE (volume or mount point) and gets its reply, refused ones included.
- * -errno with why: no such place, not running, no answer within the timeout. ret_pidfd may be NULL: a pidfd of the
- * daemon. Steals nothing: the caller keeps request. */
+/* Client: sends request to the daemon of WHERE (volume or mount point) and gets its reply, refused
+ * ones included.
+ * -errno with why: no such place, not running, no answer within the timeout. ret_pidfd may be NULL:
+ * a pidfd of the daemon. Steals nothing: the caller keeps request. */
 int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply, int *ret_pidfd,
 		 char *why, size_t why_cap);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * readdir and readdirplus. Offsets are the names' cookies, so a listing goes on correctly while the directory
- * changes. A plus entry gives the kernel a reference to its inode ("." and ".." do not): the inode numbers are kept
- * behind the answer's bytes so that they can be taken back when the answer can't be sent.
+ * changes. A plus entry gives the kernel a reference to its inode ("." and ".." do not): the inode
+ * numbers are kept behind the answer's bytes so that they can be taken back when the answer can't
+ * be sent.
  */
 #include "fs/fuse_ops.h"
 

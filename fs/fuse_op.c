@@ -32,6 +32,18 @@ void fs_unlock(struct fs *fs, struct store *st)
 		pthread_rwlock_unlock(&fs->node->store_swap);
 }
 
+int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns)
+{
+	int err;
+
+	if (commit_admit_now(fs->commit, bytes, urgent))
+		return 0;
+	fs_worker_waits(fs);
+	err = commit_admit(fs->commit, bytes, urgent, deadline_ns);
+	fs_worker_goes_on(fs);
+	return err;
+}
+
 void fs_fill_entry_locked(struct fs *fs, struct inode *in, struct fuse_entry_param *ret_e)
 {
 	memset(ret_e, 0, sizeof(*ret_e));
@@ -239,7 +251,7 @@ void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record
 	o = fs_op_new(fs, req, reply, bytes);
 	if (!o)
 		goto refuse;
-	err = commit_admit(fs->commit, bytes, urgent, o->op.deadline_ns);
+	err = fs_admit(fs, bytes, urgent, o->op.deadline_ns);
 	if (err)
 		goto free_op;
 	o->op.admitted_bytes = bytes;

@@ -4,9 +4,10 @@
 /*
  * The FUSE boundary: requests of the kernel against the store and the commit queue.
  *
- * A mutation is a record: executed on the store and queued under the store's lock, answered when the commit point
- * passes it. A read takes a snapshot under the lock; if the object has uncommitted changes the answer waits for
- * the commit point with that snapshot. Exactly one reply a request, never with a lock held.
+ * A mutation is a record: executed on the store and queued under the store's lock, answered when
+ * the commit point passes it. A read takes a snapshot under the lock; if the object has uncommitted
+ * changes the answer waits for the commit point with that snapshot. Exactly one reply a request,
+ * never with a lock held.
  *
  * Threads: handlers in "kv-fuse-N"; replies also from whoever moves the commit point. struct fs is constant
  * while workers run, but for the atomics.
@@ -17,6 +18,7 @@
 #include <stdatomic.h>
 
 #define FS_WORKERS_MAX 16
+#define FS_SPARES_MAX 32 /* started when all others wait for log room */
 #define FS_READ_BYTES_MAX RECORD_DATA_MAX
 #define FS_CACHE_SECONDS 86400.0 /* all changes come through this mount: the kernel may keep what it knows */
 
@@ -29,8 +31,10 @@ struct fs {
 	uint64_t timeout_ns;
 	bool read_only, mirror, xattr, noatime;
 	bool served;                 /* workers were started */
-	unsigned worker_count;
-	pthread_t workers[FS_WORKERS_MAX];
+	unsigned worker_count;       /* workers_lock */
+	pthread_mutex_t workers_lock;
+	pthread_t workers[FS_WORKERS_MAX + FS_SPARES_MAX]; /* workers_lock; worker_count of them */
+	unsigned workers_waiting;    /* workers_lock: inside fs_admit */
 	_Atomic unsigned workers_running;
 	_Atomic bool stopping;
 	int ended_fd;                /* eventfd: written when the last worker leaves */
@@ -71,6 +75,13 @@ struct fs_op {
 struct fs_op *fs_op_new(struct fs *fs, fuse_req_t req, enum fs_reply reply, size_t tail_bytes);
 void fs_op_free(struct fs_op *o); /* one that was never queued; puts its references */
 
+/* commit_admit() for a handler: while it waits, another worker reads requests, so reads and deletes go on. */
+int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns);
+
+/* fuse_session.c: a worker begins or ends a wait. */
+void fs_worker_waits(struct fs *fs);
+void fs_worker_goes_on(struct fs *fs);
+
 /* The store of the moment, locked. */
 struct store *fs_lock(struct fs *fs);
 void fs_unlock(struct fs *fs, struct store *st);
@@ -83,8 +94,9 @@ int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r, stru
 			 uint32_t data_crc, struct fs_op *o);
 
 /*
- * A whole mutation: room in the log, lock, prepare (may be NULL; completes or refuses r), execute, drive. Answers req in
- * every case; req NULL with FS_REPLY_NONE. urgent: may use the log room kept for deletions.
+ * A whole mutation: room in the log, lock, prepare (may be NULL; completes or refuses r), execute,
+ * drive. Answers req in every case; req NULL with FS_REPLY_NONE. urgent: may use the log room kept
+ * for deletions.
  */
 void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, bool urgent,
 	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg), void *arg);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests that change nothing (but kernel references and access times): lookup, forget, getattr, readlink, read,
- * lseek, statfs, fsync. Each takes its snapshot under the store's lock and answers at once when all of it is
- * committed, else when the commit point gets there.
+ * Requests that change nothing (but kernel references and access times): lookup, forget, getattr,
+ * readlink, read, lseek, statfs, fsync. Each takes its snapshot under the store's lock and answers
+ * at once when all of it is committed, else when the commit point gets there.
  */
 #include "fs/fuse_ops.h"
 

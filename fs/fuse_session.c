@@ -2,10 +2,11 @@
 /*
  * The FUSE session: see fuse_session.h.
  *
- * Flags (all changes come through this mount, so on the primary the kernel may keep what it knows): open, opendir,
- * flush and create answer ENOSYS once and are never asked again (create becomes MKNOD: one request and no
- * RELEASE); entries, absent names, attributes and pages stay cached; no writeback cache (data would sit
- * unreplicated); locks are the kernel's own. A mirror's view caches nothing by time and revalidates pages.
+ * Flags (all changes come through this mount, so on the primary the kernel may keep what it knows):
+ * open, opendir, flush and create answer ENOSYS once and are never asked again (create becomes
+ * MKNOD: one request and no RELEASE); entries, absent names, attributes and pages stay cached; no
+ * writeback cache (data would sit unreplicated); locks are the kernel's own. A mirror's view caches
+ * nothing by time and revalidates pages.
  */
 #include "fs/fuse_session.h"
 
@@ -23,8 +24,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FS_KICK_NS (10 * NSEC_PER_MSEC) /* between signals to a worker that is to leave */
-#define FS_KICK_SIGNAL SIGUSR1
 #define FS_BACKGROUND_MAX 128
 
 extern char **environ;
@@ -120,7 +119,6 @@ static const struct fuse_lowlevel_ops fs_lowlevel_ops = {
 int fs_create(struct node *n, struct fs **ret_fs)
 {
 	struct fs *fs = calloc(1, sizeof(*fs));
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (!fs)
 		return -ENOMEM;
@@ -132,13 +130,13 @@ int fs_create(struct node *n, struct fs **ret_fs)
 	fs->timeout_ns = n->opt->timeout_s * NSEC_PER_SEC;
 	fs->xattr = n->opt->xattr;
 	fs->noatime = n->opt->noatime;
-	fs->worker_count = n->opt->threads;
-	if (!fs->worker_count)
-		fs->worker_count = cpus < 2 ? 2 : cpus > FS_WORKERS_MAX ? FS_WORKERS_MAX : (unsigned)cpus;
+	pthread_mutex_init(&fs->workers_lock, NULL);
 	fs->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fs->ended_fd < 0) {
+		int err = -errno;
+
 		free(fs);
-		return -errno;
+		return err;
 	}
 	*ret_fs = fs;
 	return 0;
@@ -232,57 +230,6 @@ int fs_mount(struct fs *fs, const char *mountpoint, char why[NODE_WHY_BYTES])
 	return 0;
 }
 
-static void *fs_worker(void *arg)
-{
-	struct fs *fs = arg;
-	struct fuse_buf buf = { .mem = NULL };
-	sigset_t kick;
-	uint64_t one = 1;
-
-	sigemptyset(&kick);
-	sigaddset(&kick, FS_KICK_SIGNAL);
-	pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
-	while (!fs->stopping && !fuse_session_exited(fs->se)) {
-		int res = fuse_session_receive_buf(fs->se, &buf);
-
-		if (res > 0)
-			fuse_session_process_buf(fs->se, &buf);
-		else if (res != -EINTR)
-			break;
-	}
-	free(buf.mem);
-	if (atomic_fetch_sub(&fs->workers_running, 1) == 1 && write(fs->ended_fd, &one, sizeof(one)) < 0)
-		diag_debug("eventfd: %s", strerror(errno));
-	return NULL;
-}
-
-static void fs_kicked(int sig)
-{
-}
-
-int fs_serve(struct fs *fs)
-{
-	struct sigaction sa = { .sa_handler = fs_kicked }; /* no SA_RESTART: it ends a read */
-	unsigned wanted = fs->worker_count, i;
-	char name[24];
-
-	sigaction(FS_KICK_SIGNAL, &sa, NULL);
-	fs->served = true;
-	fs->workers_running = wanted;
-	for (i = 0; i < wanted; i++) {
-		int err;
-
-		snprintf(name, sizeof(name), "kv-fuse-%u", i);
-		err = thread_start(&fs->workers[i], name, fs_worker, fs);
-		if (err) {
-			fs->worker_count = i;
-			atomic_fetch_sub(&fs->workers_running, wanted - i);
-			return i ? 0 : err;
-		}
-	}
-	return 0;
-}
-
 static int fs_run_fusermount(const char *mountpoint, bool lazy)
 {
 	char *argv[] = { (char *)"fusermount3", (char *)(lazy ? "-uqz" : "-uq"), (char *)"--",
@@ -310,34 +257,6 @@ int fs_unmount(struct fs *fs, bool lazy)
 	return errno == EINVAL || errno == ENOENT ? 0 : -errno;
 }
 
-static void fs_join(struct fs *fs, pthread_t thread, uint64_t grace_until_ns)
-{
-	struct timespec until;
-
-	for (;;) {
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += FS_KICK_NS;
-		until.tv_sec += until.tv_nsec / (long)NSEC_PER_SEC;
-		until.tv_nsec %= (long)NSEC_PER_SEC;
-		if (pthread_timedjoin_np(thread, NULL, &until) == 0)
-			return;
-		if (clock_mono_ns() < grace_until_ns)
-			continue;
-		fs->stopping = true;
-		pthread_kill(thread, FS_KICK_SIGNAL);
-	}
-}
-
-void fs_stop(struct fs *fs, uint64_t grace_ns)
-{
-	uint64_t until = clock_mono_ns() + grace_ns;
-	unsigned i;
-
-	for (i = 0; i < fs->worker_count && fs->workers[i]; i++)
-		fs_join(fs, fs->workers[i], until);
-	fs->worker_count = 0;
-}
-
 void fs_destroy(struct fs *fs)
 {
 	if (!fs)
@@ -346,6 +265,7 @@ void fs_destroy(struct fs *fs)
 		fuse_session_destroy(fs->se);
 	if (fs->ended_fd >= 0)
 		close(fs->ended_fd);
+	pthread_mutex_destroy(&fs->workers_lock);
 	free(fs->mountpoint);
 	free(fs);
 }

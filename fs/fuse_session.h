@@ -2,11 +2,12 @@
 #ifndef KVFS_FS_FUSE_SESSION_H
 #define KVFS_FS_FUSE_SESSION_H
 /*
- * The mount: the FUSE session, its flags, and the worker threads "kv-fuse-N" that all read from one device fd.
+ * The mount: the FUSE session, its flags, and the worker threads "kv-fuse-N" that all read from one
+ * device fd.
  *
- * Life: fs_create → (fs_free_orphans) → fs_mount → fs_serve → fs_unmount → fs_stop → fs_destroy, all from the main
- * thread, but fs_unmount also from the control thread. Requests waiting for the commit point refer to the session:
- * the commit queue must be gone before fs_destroy.
+ * Life: fs_create → (fs_free_orphans) → fs_mount → fs_serve → fs_unmount → fs_stop → fs_destroy, all
+ * from the main thread, but fs_unmount also from the control thread. Requests waiting for the commit
+ * point refer to the session: the commit queue must be gone before fs_destroy.
  */
 #include "fs/fuse_ops.h"
 

@@ -60,7 +60,7 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	if (!err && !(o = fs_op_new(fs, req, FS_REPLY_COUNT, head_bytes)))
 		err = -ENOMEM;
 	if (!err)
-		err = commit_admit(fs->commit, bytes, false, o->op.deadline_ns);
+		err = fs_admit(fs, bytes, false, o->op.deadline_ns);
 	if (!err) {
 		o->op.admitted_bytes = bytes;
 		o->u.count = size;
@@ -233,7 +233,7 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct 
 	if (!err && !(o = fs_op_new(fs, req, FS_REPLY_COUNT, bytes)))
 		err = -ENOMEM;
 	if (!err)
-		err = commit_admit(fs->commit, bytes, false, o->op.deadline_ns);
+		err = fs_admit(fs, bytes, false, o->op.deadline_ns);
 	if (!err) {
 		o->op.admitted_bytes = bytes;
 		err = fs_copy_execute(fs, &r, o);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extended attributes: user., security. and trusted. names, with the option xattr. Without it every answer is ENOSYS
- * and the kernel stops asking, which spares each cached write a getxattr of security.capability.
+ * Extended attributes: user., security. and trusted. names, with the option xattr. Without it every
+ * answer is ENOSYS and the kernel stops asking, which spares each cached write a getxattr of
+ * security.capability.
  */
 #include "fs/fuse_ops.h"
 

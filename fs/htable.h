@@ -27,7 +27,8 @@ struct htable {
 
 /* -ENOMEM */
 int htable_init(struct htable *h, uint64_t (*hash)(const struct htable_node *n));
-/* Makes buckets for count members at once, before the first is added (a hint; no error if memory is short). */
+/* Makes buckets for count members at once, before the first is added (a hint; no error if memory is
+ * short). */
 void htable_reserve(struct htable *h, size_t count);
 void htable_fini(struct htable *h); /* the members are the owner's */
 

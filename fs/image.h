@@ -25,9 +25,10 @@ void image_destroy(struct image *im);         /* before the objects are freed; N
 struct image *store_image(struct store *st);  /* fs/store.c */
 
 /*
- * Marks, under the store's lock. touch: before each change of an object (attributes, inline value, what a name
- * refers to), and once when it is new. gone: before it is taken apart; true: the image keeps the struct
- * itself (as a tombstone) and frees it later, else the caller frees it. An inode takes its chunks along.
+ * Marks, under the store's lock. touch: before each change of an object (attributes, inline value,
+ * what a name refers to), and once when it is new. gone: before it is taken apart; true: the image
+ * keeps the struct itself (as a tombstone) and frees it later, else the caller frees it. An inode
+ * takes its chunks along.
  */
 void image_inode_touch(struct image *im, struct inode *in);
 bool image_inode_gone(struct image *im, struct inode *in);
@@ -48,8 +49,8 @@ void image_value_hook_init(struct image_value_hook *h, struct image *im, struct 
  * Writes a checkpoint of the state at the LSN that is current when it begins. Before the image is frozen it
  * calls freeze under the store's lock with that LSN (the caller may note it). Before commit it calls
  * may_commit without locks: it returns 0 once everything up to the LSN is durable in the log (or an error).
- * progress is called without locks after each batch of some thirty objects. ops, and each member, may be NULL.
- * Errors of ckpt_*; the objects go back to the dirty list and nothing is lost.
+ * progress is called without locks after each batch of some thirty objects. ops, and each member,
+ * may be NULL. Errors of ckpt_*; the objects go back to the dirty list and nothing is lost.
  */
 struct image_write_ops {
 	void (*frozen)(void *ctx, uint64_t lsn);

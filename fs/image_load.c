@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads a checkpoint: items in write order into the tables, newer over older, tombstones applied as they come; then
- * names are linked into their directories and everything is checked against everything. A chunk may come
- * before its inode's item: an inode without a type (mode 0) stands in until then. While loading, an inode's
- * lookups counts its names. Loaded objects are on their segment's list, so the next checkpoint is incremental.
+ * Loads a checkpoint: items in write order into the tables, newer over older, tombstones applied as
+ * they come; then names are linked into their directories and everything is checked against
+ * everything. A chunk may come before its inode's item: an inode without a type (mode 0) stands in
+ * until then. While loading, an inode's lookups counts its names. Loaded objects are on their
+ * segment's list, so the next checkpoint is incremental.
  *
  * Threads: one, on a store nobody else uses yet; the lock is taken per item all the same.
  */

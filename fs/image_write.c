@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a checkpoint: freeze, tombstones, then batches of objects, each batch taken under the lock in one short
- * hold (heads encoded, slots referenced) and written outside it. The next hold settles the batch: objects that
- * have not changed meanwhile move to the list of the segment that got them. After an error everything that
- * this checkpoint took goes back to the dirty list, in slices too.
+ * Writes a checkpoint: freeze, tombstones, then batches of objects, each batch taken under the lock
+ * in one short hold (heads encoded, slots referenced) and written outside it. The next hold settles
+ * the batch: objects that have not changed meanwhile move to the list of the segment that got them.
+ * After an error everything that this checkpoint took goes back to the dirty list, in slices too.
  */
 #include "fs/image_internal.h"
 

@@ -2,9 +2,10 @@
 #ifndef KVFS_FS_MIRROR_VIEW_H
 #define KVFS_FS_MIRROR_VIEW_H
 /*
- * Keeps the kernel's pages of a mirror's read-only view coherent: names and attributes are asked for each time
- * (timeouts 0), pages of changed inodes are dropped by notification, from the thread "kv-inval" alone and without
- * locks (the kernel may wait for a page lock that a reader holds, whose request a handler must answer).
+ * Keeps the kernel's pages of a mirror's read-only view coherent: names and attributes are asked
+ * for each time (timeouts 0), pages of changed inodes are dropped by notification, from the thread
+ * "kv-inval" alone and without locks (the kernel may wait for a page lock that a reader holds,
+ * whose request a handler must answer).
  *
  * Threads: view_wants_locked, view_note, view_flush, view_note_resync from "kv-mirror".
  */

@@ -229,13 +229,51 @@ static int node_recover(struct node *n, char *why)
 		return err;
 	n->epoch = 1;
 	node_raise_epoch(n, range.epoch);
-	node_raise_epoch(n, n->vol->super.promised_epoch);
+	/* A mirror's log goes on in the epoch of its last record: catch-up may bring older ones than it promised. */
+	if (n->opt->role == OPTIONS_MOUNT)
+		node_raise_epoch(n, n->vol->super.promised_epoch);
 	if (n->vol->super.state == VOLUME_RESYNCING)
 		return node_recover_resync(n, why);
 	err = node_load_ckpt(n, why);
 	if (!err)
 		err = node_replay(n, why);
 	return err ? err : node_start_log(n, &range, why);
+}
+
+/* Two primaries of one volume would diverge: a mirror's volume takes writes only after a promotion, and a primary's
+ * is not fed as a mirror's. */
+static int node_check_role(struct node *n, char *why)
+{
+	bool mount = n->opt->role == OPTIONS_MOUNT;
+
+	if (mount && n->vol->super.is_mirror && !n->opt->promote) {
+		snprintf(why, NODE_WHY_BYTES, "%s is a mirror's volume: start it with kvfs mirror, or, when the primary is "
+			 "gone for good, make it the primary with -o promote", n->vol->path);
+		return -EROFS;
+	}
+	if (!mount && !n->vol->super.is_mirror) {
+		snprintf(why, NODE_WHY_BYTES, "%s is a primary's volume: a mirror's is made with mkfs.kvfs --join %s/key",
+			 n->vol->path, n->vol->path);
+		return -EROFS;
+	}
+	return 0;
+}
+
+/* After recovery: writes of the old epoch, should its primary still live, are refused by every other mirror. */
+static int node_promote(struct node *n, char *why)
+{
+	int err;
+
+	if (n->opt->role != OPTIONS_MOUNT || !n->vol->super.is_mirror)
+		return 0;
+	n->epoch++;
+	n->vol->super.promised_epoch = n->epoch;
+	n->vol->super.is_mirror = false;
+	err = volume_write_super(n->vol);
+	if (err)
+		return node_fail(why, err, "the promotion cannot be recorded");
+	diag_info("%s is now the primary's volume, epoch %" PRIu64, n->vol->path, n->epoch);
+	return 0;
 }
 
 static void node_init_locks(struct node *n)
@@ -262,11 +300,15 @@ int node_open(const struct options *opt, const char *path, struct node **ret_nod
 	if (!err && n->vol->used_second_copy)
 		diag_warn("%s: the first copy of the superblock is damaged, the second one is used; see fsck.kvfs", path);
 	if (!err)
+		err = node_check_role(n, why);
+	if (!err)
 		err = node_size(n, why);
 	if (!err)
 		err = node_open_memory(n, why);
 	if (!err)
 		err = node_recover(n, why);
+	if (!err)
+		err = node_promote(n, why);
 	if (!err && (err = node_ckpt_start(n)) != 0)
 		node_fail(why, err, "cannot start the checkpoint thread");
 	if (err) {

@@ -4,11 +4,13 @@
 /*
  * A running node, primary or mirror: the opened volume, its memory, and the checkpoint thread.
  *
- * Start: volume (locked) → region pool, slab, store → newest checkpoint → log replay → log ready for appends →
- * commit queue and links (primary) or listener (mirror). Stop is the reverse, with a last checkpoint.
+ * Start: volume (locked) → region pool, slab, store → newest checkpoint → log replay → log ready
+ * for appends → commit queue and links (primary) or listener (mirror). Stop is the reverse, with a
+ * last checkpoint.
  *
- * Threads: node_open, node_start, node_stop and node_close from the main thread. "kv-ckpt" makes checkpoints and,
- * once a second, asks the log's medium for write errors. Errors: one sentence in why, for the one who started it.
+ * Threads: node_open, node_start, node_stop and node_close from the main thread. "kv-ckpt" makes
+ * checkpoints and, once a second, asks the log's medium for write errors. Errors: one sentence in
+ * why, for the one who started it.
  */
 #include "common/thread.h"
 #include "fs/image.h"
@@ -39,7 +41,7 @@ struct node {
 	struct primary *primary;     /* NULL without mirrors */
 	struct mirror *mirror;
 	struct view *view;           /* set before the mirror starts */
-	uint64_t epoch;
+	_Atomic uint64_t epoch;      /* primary: constant; mirror: of the last record applied */
 	uint64_t arena_bytes, inodes_max;
 	pthread_rwlock_t store_swap; /* mirror: readers of the view, against resync */
 

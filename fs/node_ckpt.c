@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checkpoint thread "kv-ckpt": makes a checkpoint when the log is about 70 % full, when asked, and at the end;
- * between them asks the log's medium once a second whether it lost a write.
+ * The checkpoint thread "kv-ckpt": makes a checkpoint when the log is about 70 % full, when asked,
+ * and at the end; between them asks the log's medium once a second whether it lost a write.
  *
  * Requests are tickets: one that comes while a checkpoint runs is served by the next, so it covers what its
- * asker has seen. Lock order: ckpt_busy, then node.lock or the store's; the thread holds no other lock while it
- * writes.
+ * asker has seen. Lock order: ckpt_busy, then node.lock or the store's; the thread holds no other
+ * lock while it writes.
  */
 #include "fs/node.h"
 
@@ -115,6 +115,8 @@ static void node_check_medium(struct node *n)
 	if (err && !atomic_exchange(&n->failed, true))
 		diag_error("%s: the log's medium lost a write (%s): no further write is accepted; stop, repair the "
 			   "medium, run fsck.kvfs", n->vol->path, strerror(-err));
+	if (err && n->commit)
+		commit_fail(n->commit, err);
 }
 
 /* With n->lock held. A failed checkpoint is tried again only when something asks again. */

@@ -2,8 +2,9 @@
 /*
  * The mirror's half of a node: what the mirror thread asks of the store. All hooks run in "kv-mirror".
  *
- * Switching the log's pools belongs to that thread too (it is the appender), so want_checkpoint switches and the
- * checkpoint thread only covers. A resync holds ckpt_busy from begin to install, so no checkpoint comes between.
+ * Switching the log's pools belongs to that thread too (it is the appender), so want_checkpoint
+ * switches and the checkpoint thread only covers. A resync holds ckpt_busy from begin to install,
+ * so no checkpoint comes between.
  */
 #include "fs/node.h"
 
@@ -14,7 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A resync that began replaces the store; until install nothing else may write to the checkpoint directory. */
+/* A resync that began replaces the store; until install nothing else may write to the checkpoint
+ * directory. */
 static int node_resync_begin(void *ctx)
 {
 	struct node *n = ctx;
@@ -108,8 +110,6 @@ static int node_promise_epoch(void *ctx, uint64_t epoch)
 			return err;
 		}
 	}
-	if (epoch > n->epoch)
-		n->epoch = epoch;
 	return 0;
 }
 
@@ -119,6 +119,8 @@ static int node_mirror_apply(void *ctx, const struct record *r)
 	bool known = false;
 	int err;
 
+	if (r->epoch > n->epoch)
+		n->epoch = r->epoch;
 	store_lock(n->store);
 	err = store_apply_locked(n->store, r, NULL);
 	if (!err && n->view)

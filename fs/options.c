@@ -36,8 +36,8 @@ static const struct option_def option_table[] = {
 	{ "listen", KIND_ADDR, OPTIONS_MIRROR, FIELD(listen), 0, 0, NULL, "ADDR",
 	  "where the mirror waits for its primary; may be repeated" },
 	{ "protocol", KIND_CHOICE, OPTIONS_MOUNT, FIELD(protocol), 0, 0, "A|B|C", "A|B|C",
-	  "acknowledge when in the local log (A), also in the mirrors' memory (B), also in their logs (C, "
-	  "default)" },
+	  "acknowledge when in the local log (A), also in the mirrors' memory (B), also in their logs (C) "
+	  "(default: C)" },
 	{ "transport", KIND_CHOICE, BOTH, FIELD(transport), 0, 0, "auto|verbs|tcp|shm",
 	  "auto|tcp|shm", "transport of addresses without a prefix (default: auto)" },
 	{ "min_mirrors", KIND_UINT, OPTIONS_MOUNT, FIELD(min_mirrors), 0, OPTIONS_MIRRORS_MAX, NULL,
@@ -59,10 +59,12 @@ static const struct option_def option_table[] = {
 	{ "xattr", KIND_FLAG, BOTH, FIELD(xattr), 0, 0, NULL, NULL,
 	  "extended attributes (each cached write then costs one more request)" },
 	{ "ro", KIND_FLAG, OPTIONS_MOUNT, FIELD(ro), 0, 0, NULL, NULL, "read-only" },
+	{ "promote", KIND_FLAG, OPTIONS_MOUNT, FIELD(promote), 0, 0, NULL, NULL,
+	  "make a mirror's volume the primary's, in a new epoch; only when the old primary is gone for good" },
 	{ "noatime", KIND_FLAG, OPTIONS_MOUNT, FIELD(noatime), 0, 0, NULL, NULL,
 	  "never update access times" },
 	{ "allow_other", KIND_FLAG, BOTH, FIELD(allow_other), 0, 0, NULL, NULL,
-	  "users beside the one who mounts may use it (default for root)" },
+	  "users beside the one who mounts may use it (default: on for root)" },
 };
 #define OPTION_COUNT (sizeof(option_table) / sizeof(option_table[0]))
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's life: see serve.h. SIGTERM and SIGINT, the shutdown command and an umount(8) all end the same way: no
- * new requests, what is queued committed, a checkpoint, links closed, exit 0. Main thread.
+ * The daemon's life: see serve.h. SIGTERM and SIGINT, the shutdown command and an umount(8) all end
+ * the same way: no new requests, what is queued committed, a checkpoint, links closed, exit 0. Main
+ * thread.
  */
 #include "fs/serve.h"
 

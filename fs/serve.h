@@ -14,8 +14,9 @@ struct serve_args {
 };
 
 /*
- * Reads the command line of kvfs mount or kvfs mirror (also as mount(8) passes it) and the configuration files.
- * Returns -1 with ret_args filled, or an exit code: help was printed, or one line said what is wrong.
+ * Reads the command line of kvfs mount or kvfs mirror (also as mount(8) passes it) and the
+ * configuration files. Returns -1 with ret_args filled, or an exit code: help was printed, or one
+ * line said what is wrong.
  */
 int serve_parse(enum options_role role, int argc, char **argv, struct serve_args *ret_args);
 

@@ -75,8 +75,8 @@ uint64_t store_next_ino_locked(const struct store *st);
  */
 int store_apply_locked(struct store *st, const struct record *r, struct value_stage *stage);
 
-/* References to what [off, off+len) of a regular file holds now (value_refs): after a WRITE was applied they are
- * the stable memory its record is sent from. Returns their number. */
+/* References to what [off, off+len) of a regular file holds now (value_refs): after a WRITE was
+ * applied they are the stable memory its record is sent from. Returns their number. */
 int store_write_refs_locked(struct inode *in, uint64_t off, uint64_t len, struct value_ref *refs, int max);
 
 /* LSN of the last applied record; set while loading a checkpoint. */

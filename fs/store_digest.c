@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A digest of the whole state, for comparing nodes. The store is quiet meanwhile; the lock is taken per inode. */
+/* A digest of the whole state, for comparing nodes. The store is quiet meanwhile; the lock is taken
+ * per inode. */
 #include "fs/store_internal.h"
 
 #include "common/byteorder.h"

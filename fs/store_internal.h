@@ -4,8 +4,8 @@
 /*
  * What the store's files and the image share. Everything here is protected by the store's mutex.
  *
- * store.c life cycle, inodes, reading · store_names.c names and directories · store_apply.c, store_apply_names.c,
- * store_apply_data.c records · store_xattr.c · store_digest.c · image*.c checkpoints
+ * store.c life cycle, inodes, reading · store_names.c names and directories · store_apply.c,
+ * store_apply_names.c, store_apply_data.c records · store_xattr.c · store_digest.c · image*.c checkpoints
  */
 #include "fs/image.h"
 #include "fs/store.h"

@@ -2,9 +2,9 @@
 #ifndef KVFS_FS_VALUE_EDIT_H
 #define KVFS_FS_VALUE_EDIT_H
 /*
- * Changing a value all or nothing: a plan lists what becomes of each chunk (value_plan_add), gets all the memory
- * that this needs (value_plan_prepare, the only step that fails), and is carried out (value_plan_commit).
- * Private to the value module.
+ * Changing a value all or nothing: a plan lists what becomes of each chunk (value_plan_add), gets
+ * all the memory that this needs (value_plan_prepare, the only step that fails), and is carried out
+ * (value_plan_commit). Private to the value module.
  *
  * Threads: the store's lock.
  */
@@ -56,7 +56,8 @@ int value_plan_prepare(struct value_plan *p);
 void value_plan_commit(struct value_plan *p);
 void value_plan_abort(struct value_plan *p);
 
-/* What value_stage prepared. A slot is there where the write replaces all of its chunk, as far as was known. */
+/* What value_stage prepared. A slot is there where the write replaces all of its chunk, as far as
+ * was known. */
 #define VALUE_STAGE_SLOTS 17 /* RECORD_DATA_MAX, unaligned */
 struct value_stage {
 	uint64_t off;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The radix tree of value_tree.h. Height h holds indexes below 512^h; it never shrinks but by being emptied. */
+/* The radix tree of value_tree.h. Height h holds indexes below 512^h; it never shrinks but by being
+ * emptied. */
 #include "fs/value_tree.h"
 
 #include <assert.h>

@@ -30,7 +30,8 @@ struct oplog_mark {
 /*
  * Pool bytes appended or read between two logdev forget calls, and the begin of each pool that
  * always stays mapped: a page mapped anew cost 10 us and more on the virtual machine where it was
- * measured, several times the append itself. So only large logs pay it, and resident memory stays within about OPLOG_KEEP_BYTES a pool.
+ * measured, several times the append itself. So only large logs pay it, and resident memory stays
+ * within about OPLOG_KEEP_BYTES a pool.
  */
 #define OPLOG_FORGET_BYTES (8ULL << 20)
 #define OPLOG_KEEP_BYTES (64ULL << 20)

@@ -45,6 +45,7 @@ struct volume_super {
 	uint64_t promised_epoch; /* the newest epoch this node has promised to obey */
 	uint8_t key_id[16];      /* hash of the key: tells a wrong key file from a damaged one */
 	bool is_pmem;            /* what mkfs found: logs on DAX */
+	bool is_mirror;          /* made by mkfs.kvfs --join: only a promotion lets it take writes */
 };
 
 struct volume {

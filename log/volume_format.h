@@ -17,7 +17,8 @@
 #define VOLUME_MAGIC_BYTES 8
 
 enum volume_media_flags {
-	VOLUME_MEDIA_PMEM = 1, /* the logs are on DAX */
+	VOLUME_MEDIA_PMEM = 1,   /* the logs are on DAX */
+	VOLUME_MEDIA_MIRROR = 2, /* made as a mirror and not promoted */
 };
 
 struct volume_media {

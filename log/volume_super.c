@@ -46,7 +46,7 @@ void volume_super_encode(const struct volume_super *s, uint8_t out[VOLUME_SUPER_
 	put_be64(&m.created_ns, s->created_ns);
 	put_be64(&m.promised_epoch, s->promised_epoch);
 	memcpy(m.key_id, s->key_id, sizeof(m.key_id));
-	put_be32(&m.flags, s->is_pmem ? VOLUME_MEDIA_PMEM : 0);
+	put_be32(&m.flags, (s->is_pmem ? VOLUME_MEDIA_PMEM : 0U) | (s->is_mirror ? VOLUME_MEDIA_MIRROR : 0U));
 	put_be32(&m.label_len, (uint32_t)label_len);
 	memcpy(m.label, s->label, label_len);
 	memset(out, 0, VOLUME_SUPER_BYTES);
@@ -107,7 +107,7 @@ static bool media_fields_valid(const struct volume_media *m)
 
 	return state >= VOLUME_INCOMPLETE && state <= VOLUME_RESYNCING && get_be32(&m->node_id) != 0 &&
 	       !all_zero(m->uuid, sizeof(m->uuid)) && get_be64(&m->log_bytes) <= INT64_MAX &&
-	       (get_be32(&m->flags) & ~(uint32_t)VOLUME_MEDIA_PMEM) == 0 &&
+	       (get_be32(&m->flags) & ~(uint32_t)(VOLUME_MEDIA_PMEM | VOLUME_MEDIA_MIRROR)) == 0 &&
 	       label_len <= VOLUME_LABEL_MAX && volume_label_valid((const char *)m->label, label_len) &&
 	       all_zero(m->label + label_len, sizeof(m->label) - label_len);
 }
@@ -140,6 +140,7 @@ int volume_super_decode(const uint8_t in[VOLUME_SUPER_BYTES], struct volume_supe
 	s.promised_epoch = get_be64(&m.promised_epoch);
 	memcpy(s.key_id, m.key_id, sizeof(s.key_id));
 	s.is_pmem = (get_be32(&m.flags) & VOLUME_MEDIA_PMEM) != 0;
+	s.is_mirror = (get_be32(&m.flags) & VOLUME_MEDIA_MIRROR) != 0;
 	*ret_s = s;
 	return 0;
 }

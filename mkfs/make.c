@@ -140,6 +140,7 @@ static struct volume_super super_of_plan(const struct make_plan *plan)
 	struct volume_super s = {
 		.format_version = VOLUME_FORMAT_VERSION,
 		.state = VOLUME_INCOMPLETE,
+		.is_mirror = plan->joins,
 		.log_bytes = plan->log_bytes,
 		.created_ns = clock_real_ns(),
 	};

@@ -154,8 +154,8 @@ void commit_fail(struct commit *c, int err)
 	commit_fail_batch(c, NULL, err);
 }
 
-/* Hands the group to every link. Its ops are on the pending list already: an acknowledgement may be quicker than
- * post's return, so the leader holds a reference of its own. */
+/* Hands the group to every link. Its ops are on the pending list already: an acknowledgement may be
+ * quicker than post's return, so the leader holds a reference of its own. */
 static void commit_batch_post(struct commit *c, struct commit_batch *b)
 {
 	struct commit_link *links[COMMIT_LINKS_MAX];

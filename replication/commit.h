@@ -10,7 +10,8 @@
  *     → complete: from the leader, or from the link thread whose acknowledgement moved the point
  *
  * Nobody sleeps here for another thread or for a mirror. A timer thread ("kv-commit") fails what is past
- * its deadline. Log room is reserved before a change is applied (commit_admit), so a queued record always fits.
+ * its deadline. Log room is reserved before a change is applied (commit_admit), so a queued record
+ * always fits.
  */
 #include "log/oplog.h"
 #include "replication/op.h"
@@ -40,13 +41,15 @@ int commit_create(struct oplog *log, const struct commit_config *cfg, struct com
 void commit_destroy(struct commit *c);
 
 /*
- * Reserves log room for a record of bytes before its change is applied, so that no LSN is given to what the log
- * cannot take. Waits (without locks held by the caller) for a checkpoint to make room, until deadline_ns.
- * urgent (deletes, truncations) may use the part of the log that is kept for them.
+ * Reserves log room for a record of bytes before its change is applied, so that no LSN is given to
+ * what the log cannot take. Waits (without locks held by the caller) for a checkpoint to make room,
+ * until deadline_ns. urgent (deletes, truncations) may use the part of the log that is kept for
+ * them.
  * -EIO: no room in time, or the log failed; -ENOSPC: no room because checkpoints fail for lack of disk space.
  * The reservation passes to the op (op->admitted_bytes) or goes back by commit_unadmit().
  */
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
+bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent); /* without waiting: false, no room */
 void commit_unadmit(struct commit *c, uint32_t bytes);
 
 /* The LSN the next enqueued op gets. Under the store's lock. */
@@ -81,18 +84,21 @@ int commit_switch_log(struct commit *c);
  * failed, for commit_admit()'s error. */
 void commit_checkpoint_done(struct commit *c, int err);
 
-/* Links. post is called by the leader, in LSN order, after the local append, without commit locks held; ops are
- * consecutive. It must not block; what it does not take the link reads from the log later. It takes a
- * reference (op_get) on ops whose memory it still needs after returning. */
+/* Links. post is called by the leader, in LSN order, after the local append, without commit locks
+ * held; ops are consecutive. It must not block; what it does not take the link reads from the log
+ * later. It takes a reference (op_get) on ops whose memory it still needs after returning. */
 struct commit_link_ops {
 	void (*post)(void *ctx, struct op *const *ops, unsigned n);
 };
 int commit_link_add(struct commit *c, const struct commit_link_ops *ops, void *ctx,
 		    struct commit_link **ret_l);
 void commit_link_remove(struct commit_link *l); /* returns when no post is running */
-/* In the in-sync set or not. Joining: -EAGAIN while the acknowledged LSN is below the commit point. */
+/* In the in-sync set or not. Joining while the acknowledged LSN is below the commit point is -EAGAIN, but holds the
+ * commit point from then on, so that under a steady load the link gets there: call again at its next
+ * acknowledgements, or give up with false. */
 int commit_link_set_sync(struct commit_link *l, bool in_sync);
-/* Cumulative acknowledgement: in the mirror's memory, in its log. Completes what it commits, in this thread. */
+/* Cumulative acknowledgement: in the mirror's memory, in its log. Completes what it commits, in
+ * this thread. */
 void commit_link_ack(struct commit_link *l, uint64_t received_lsn, uint64_t durable_lsn);
 
 void op_get(struct op *op);

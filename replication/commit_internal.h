@@ -25,6 +25,7 @@ struct commit_link {
 	void *ctx;
 	uint64_t received_lsn, durable_lsn; /* lock */
 	bool in_sync;                       /* lock */
+	bool joining;                       /* lock: not in sync yet, but the commit point waits for it */
 	unsigned posting;                   /* lock: leaders inside ops->post */
 };
 

@@ -40,9 +40,9 @@ static uint64_t commit_point_wanted_locked(const struct commit *c)
 	for (unsigned i = 0; i < c->link_count; i++) {
 		const struct commit_link *l = c->links[i];
 
-		if (!l->in_sync)
+		if (!l->in_sync && !l->joining)
 			continue;
-		in_sync++;
+		in_sync += l->in_sync;
 		if (c->cfg.protocol != COMMIT_PROTOCOL_A && commit_link_acked(l) < lsn)
 			lsn = commit_link_acked(l);
 	}
@@ -130,6 +130,7 @@ int commit_link_set_sync(struct commit_link *l, bool in_sync)
 		err = -EAGAIN;
 	else
 		l->in_sync = in_sync;
+	l->joining = err == -EAGAIN;
 	commit_advance_locked(c, &done);
 	pthread_mutex_unlock(&c->lock);
 	commit_finish(&done, 0);

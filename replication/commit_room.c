@@ -7,7 +7,8 @@
 
 #include <errno.h>
 
-/* Switching pools can leave up to one record's room unused at the old one's end, twice while a group is split. */
+/* Switching pools can leave up to one record's room unused at the old one's end, twice while a
+ * group is split. */
 #define COMMIT_ROOM_SLACK (2ULL * RECORD_BYTES_MAX)
 
 void commit_room_init(struct commit *c)
@@ -39,7 +40,7 @@ void commit_room_update_locked(struct commit *c)
 		c->cfg.want_checkpoint(c->cfg.ctx);
 }
 
-static bool commit_admit_try(struct commit *c, uint32_t bytes, bool urgent)
+bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent)
 {
 	uint64_t keep = urgent ? 0 : c->reserve;
 	uint64_t admitted = atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
@@ -54,12 +55,12 @@ int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadlin
 {
 	int err = 0;
 
-	if (commit_admit_try(c, bytes, urgent))
+	if (commit_admit_now(c, bytes, urgent))
 		return 0;
 	if (!atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
 		c->cfg.want_checkpoint(c->cfg.ctx);
 	pthread_mutex_lock(&c->lock);
-	while (!c->failed && !commit_admit_try(c, bytes, urgent)) {
+	while (!c->failed && !commit_admit_now(c, bytes, urgent)) {
 		if (err || c->checkpoint_err) {
 			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;
 			break;

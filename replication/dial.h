@@ -10,12 +10,14 @@
 
 /*
  * Connects within the deadline (name look-up not counted: the resolver has its own). *cancel ends the wait
- * within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH (also: no such host), and connect(2)'s others.
+ * within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH (also: no such host), and
+ * connect(2)'s others.
  */
 int dial_connect(const struct addr *a, uint64_t deadline_ns, const atomic_bool *cancel, int *ret_fd);
 
-/* A listening, non-blocking socket. A stale socket file is replaced, a live one is -EADDRINUSE. *ret_port is 0 for
- * shm. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -ENAMETOOLONG, and others of bind(2). */
+/* A listening, non-blocking socket. A stale socket file is replaced, a live one is -EADDRINUSE.
+ * *ret_port is 0 for shm. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -ENAMETOOLONG, and others of
+ * bind(2). */
 int dial_listen(const struct addr *a, int *ret_fd, uint16_t *ret_port);
 
 /* The transport an address asks for; an address without a prefix takes tcp. */

@@ -5,8 +5,8 @@
  * The mutual proof of the volume key over a fresh control connection, and what both sides tell each other
  * once it is proved (order of messages: repl_format.h).
  *
- * handshake_*_encode and _decode are pure; handshake_dial, _answer, _welcome and _refuse talk on a socket, each
- * with a deadline, on the thread that calls them. The key is only read.
+ * handshake_*_encode and _decode are pure; handshake_dial, _answer, _welcome and _refuse talk on a
+ * socket, each with a deadline, on the thread that calls them. The key is only read.
  */
 #include "replication/repl_format.h"
 
@@ -41,8 +41,8 @@ void handshake_join_encode(const struct handshake_join *j, struct repl_join *ret
 void handshake_welcome_encode(const struct handshake_welcome *w, struct repl_welcome *ret_wire);
 void handshake_refuse_encode(const struct handshake_refusal *r, struct repl_refuse *ret_wire);
 
-/* -EBADMSG: wrong length or a field out of range. hello and challenge also -EPROTONOSUPPORT: a feature this build
- * does not know. */
+/* -EBADMSG: wrong length or a field out of range. hello and challenge also -EPROTONOSUPPORT: a
+ * feature this build does not know. */
 int handshake_hello_decode(const void *in, size_t len, struct repl_hello *ret_hello);
 int handshake_challenge_decode(const void *in, size_t len, struct repl_challenge *ret_challenge);
 int handshake_join_decode(const void *in, size_t len, struct handshake_join *ret_join);
@@ -64,15 +64,15 @@ struct handshake {
 };
 
 /*
- * Primary: HELLO to WELCOME. Errors: those of control_recv; -EKEYREJECTED (the peer does not hold this key, or says
- * so of us), and the refusals' (handshake_refusal_errno). why is filled.
+ * Primary: HELLO to WELCOME. Errors: those of control_recv; -EKEYREJECTED (the peer does not hold
+ * this key, or says so of us), and the refusals' (handshake_refusal_errno). why is filled.
  */
 int handshake_dial(struct handshake *h, int fd, const uint8_t uuid[16],
 		   const struct handshake_join *join, uint64_t deadline_ns,
 		   struct handshake_welcome *ret_welcome);
 
-/* Mirror: HELLO to JOIN. Sends the refusal itself where one is due. -EXDEV, -EKEYREJECTED, -EPROTONOSUPPORT, and those
- * of control_recv. why is filled. */
+/* Mirror: HELLO to JOIN. Sends the refusal itself where one is due. -EXDEV, -EKEYREJECTED,
+ * -EPROTONOSUPPORT, and those of control_recv. why is filled. */
 int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64_t deadline_ns,
 		     struct handshake_join *ret_join);
 /* Mirror, after handshake_answer: either of the two ends the exchange. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A link's thread: dials, runs a session, backs off, until told to stop. States and texts for others (link.h). */
+/* A link's thread: dials, runs a session, backs off, until told to stop. States and texts for
+ * others (link.h). */
 #include "replication/link.h"
 
 #include "common/clock.h"

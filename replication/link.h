@@ -6,11 +6,13 @@
  *
  * link.c          thread, state machine, dialling, back-off
  * link_session.c  one connection: set-up, events, acknowledgements, in-sync set, heartbeats
- * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else from the log
+ * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
+ *                 from the log
  *
- * Threads: the link's own ("kv-link-N") does everything but link_post(), which the commit queue's leader calls.
- * send_lock is all they share: the leader only tries it. When it fails, the leader sets missed, and the link's thread
- * looks at missed after each unlock. Lock order: send_lock is a leaf; primary.lock is a leaf.
+ * Threads: the link's own ("kv-link-N") does everything but link_post(), which the commit queue's
+ * leader calls. send_lock is all they share: the leader only tries it. When it fails, the leader
+ * sets missed, and the link's thread looks at missed after each unlock. Lock order: send_lock is a
+ * leaf; primary.lock is a leaf.
  */
 #include "replication/ack.h"
 #include "replication/handshake.h"
@@ -77,7 +79,7 @@ struct link {
 	struct transport_ep *ep;
 	struct commit_link *commit_link;
 	struct handshake_welcome welcome;
-	bool in_sync;
+	bool in_sync, joining;
 	uint64_t last_heard_ns, last_beat_ns;
 	uint64_t beats_sent, beats_seen;
 	uint64_t ack_sequence;
@@ -92,8 +94,8 @@ struct link {
 	struct link_sender send;
 	atomic_bool missed;     /* the leader found send_lock taken */
 
-	/* Written by one thread at a time, read by anyone; relaxed, but freed and acked: release by the link's thread,
-	 * acquire by the sender. */
+	/* Written by one thread at a time, read by anyone; relaxed, but freed and acked: release by
+	 * the link's thread, acquire by the sender. */
 	_Atomic uint64_t ring_freed, acked_lsn, applied_lsn, sent_lsn;
 	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
 	_Atomic uint64_t resync_done, resync_total, resync_rate, rtt_ns;
@@ -124,8 +126,8 @@ extern const struct commit_link_ops link_commit_ops;
 bool link_send_notice(struct link *l, uint32_t imm);
 /* Whether the pump has anything to do; a look without the lock. */
 bool link_send_wanted(const struct link *l);
-/* Error of an earlier post, or 0. *ret_since_ns: since when something sent is unacknowledged, 0: nothing is. The age is
- * that of a sample, at least half of the oldest one's. */
+/* Error of an earlier post, or 0. *ret_since_ns: since when something sent is unacknowledged, 0:
+ * nothing is. The age is that of a sample, at least half of the oldest one's. */
 int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, uint64_t *ret_since_ns);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sending records into the mirror's ring (link.h). Every record lies contiguous at a multiple of 64 bytes; where
- * the rest of the ring is too short for it, the rest is skipped. Records go strictly by LSN, each batch on one lane,
- * batches in turn over the lanes. Only the mirror's acknowledgement frees space.
+ * Sending records into the mirror's ring (link.h). Every record lies contiguous at a multiple of 64
+ * bytes; where the rest of the ring is too short for it, the rest is skipped. Records go strictly
+ * by LSN, each batch on one lane, batches in turn over the lanes. Only the mirror's acknowledgement
+ * frees space.
  */
 #include "replication/link.h"
 
@@ -142,7 +143,8 @@ static void link_post(void *ctx, struct op *const *ops, unsigned n)
 	struct link *l = ctx;
 
 	if (pthread_mutex_trylock(&l->send_lock) != 0) {
-		/* seq_cst, with the exchange in link_unlock: either the holder sees missed, or we get the lock */
+		/* seq_cst, with the exchange in link_unlock: either the holder sees missed, or we
+		 * get the lock */
 		atomic_store(&l->missed, true);
 		if (pthread_mutex_trylock(&l->send_lock) != 0)
 			return;
@@ -153,7 +155,8 @@ static void link_post(void *ctx, struct op *const *ops, unsigned n)
 
 const struct commit_link_ops link_commit_ops = { .post = link_post };
 
-/* The link's thread gives send_lock back, and learns whether the leader came meanwhile and left it its records. */
+/* The link's thread gives send_lock back, and learns whether the leader came meanwhile and left it
+ * its records. */
 static void link_unlock(struct link *l)
 {
 	pthread_mutex_unlock(&l->send_lock);
@@ -208,8 +211,8 @@ static int link_read_log(struct link *l, uint64_t next_lsn)
 	return 0;
 }
 
-/* Posts one batch from read_buf, if it still begins with next_lsn. Returns how many went; -EBADMSG: the log is
- * damaged. */
+/* Posts one batch from read_buf, if it still begins with next_lsn. Returns how many went; -EBADMSG:
+ * the log is damaged. */
 static int link_pump_batch_locked(struct link *l)
 {
 	struct link_sender *s = &l->send;

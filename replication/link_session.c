@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection to a mirror, from the handshake to its end, all on the link's thread (link.h). A lost lane ends
+ * One connection to a mirror, from the handshake to its end, all on the link's thread (link.h). A
+ * lost lane ends
  * it: posts on that lane may be gone, and the next handshake says from which LSN to send again.
  */
 #include "replication/link.h"
@@ -119,9 +120,8 @@ static int session_begin(struct link *l)
 static void session_end(struct link *l)
 {
 	link_send_end(l);
-	if (l->in_sync)
-		commit_link_set_sync(l->commit_link, false);
 	l->in_sync = false;
+	l->joining = false;
 	commit_link_remove(l->commit_link);
 	l->commit_link = NULL;
 }
@@ -130,7 +130,8 @@ static void session_try_join(struct link *l)
 {
 	if (l->in_sync || atomic_load_explicit(&l->send.behind, memory_order_relaxed))
 		return;
-	if (commit_link_set_sync(l->commit_link, true) != 0)
+	l->joining = commit_link_set_sync(l->commit_link, true) != 0;
+	if (l->joining)
 		return;
 	l->in_sync = true;
 	link_set_state(l, LINK_LIVE);
@@ -138,10 +139,11 @@ static void session_try_join(struct link *l)
 
 static void session_fall_out(struct link *l)
 {
-	if (!l->in_sync)
+	if (!l->in_sync && !l->joining)
 		return;
 	commit_link_set_sync(l->commit_link, false);
 	l->in_sync = false;
+	l->joining = false;
 	link_set_state(l, LINK_CATCHUP);
 }
 

@@ -4,17 +4,18 @@
 /*
  * Memory order between two ends of a transport, in one place; each helper is named for its one use.
  *
- * C11 atomics, not fences: ThreadSanitizer follows them, and both targets have the cheap instruction. x86 (TSO)
- * keeps loads with loads and stores with stores, so release and acquire cost nothing there, but a store may pass
- * a later load of another word: only a locked instruction stops that (xchg, what a seq_cst store compiles to). ARM
- * reorders anything: stlr and ldar order payload and notice, and, being RCsc, also a store with a later load.
+ * C11 atomics, not fences: ThreadSanitizer follows them, and both targets have the cheap
+ * instruction. x86 (TSO) keeps loads with loads and stores with stores, so release and acquire cost
+ * nothing there, but a store may pass a later load of another word: only a locked instruction stops
+ * that (xchg, what a seq_cst store compiles to). ARM reorders anything: stlr and ldar order payload
+ * and notice, and, being RCsc, also a store with a later load.
  */
 #include <stdatomic.h>
 #include <stdint.h>
 
 /* Payload visible before notice, the writer: all bytes written before are seen by who sees the new value.
- * seq_cst, because the writer next asks whether the reader sleeps (see sleep_announce): the question must not be
- * answered before the notice is out. x86: xchg; ARM: stlr. */
+ * seq_cst, because the writer next asks whether the reader sleeps (see sleep_announce): the
+ * question must not be answered before the notice is out. x86: xchg; ARM: stlr. */
 static inline void notice_publish(_Atomic uint32_t *head, uint32_t value)
 {
 	atomic_store_explicit(head, value, memory_order_seq_cst);
@@ -27,8 +28,9 @@ static inline uint32_t notice_observe(_Atomic uint32_t *head)
 	return atomic_load_explicit(head, memory_order_seq_cst);
 }
 
-/* Notice read before its slot is given back: the writer that sees the new count may overwrite the slot. seq_cst as the
- * reader next asks whether the writer waits for credits. x86: xchg; ARM: stlr. */
+/* Notice read before its slot is given back: the writer that sees the new count may overwrite the
+ * slot. seq_cst as the reader next asks whether the writer waits for credits. x86: xchg; ARM:
+ * stlr. */
 static inline void credit_return(_Atomic uint32_t *tail, uint32_t value)
 {
 	atomic_store_explicit(tail, value, memory_order_seq_cst);
@@ -42,8 +44,9 @@ static inline uint32_t credit_observe(_Atomic uint32_t *tail)
 
 /*
  * Sleep and wake without a lost wake-up (Dekker): the sleeper raises its flag, then looks once more for work;
- * the waker makes the work visible, then looks at the flag. In the single order of seq_cst accesses one of them sees
- * the other's store. With less, both could read the old value on x86 too (store buffer).
+ * the waker makes the work visible, then looks at the flag. In the single order of seq_cst accesses
+ * one of them sees the other's store. With less, both could read the old value on x86 too (store
+ * buffer).
  */
 static inline void sleep_announce(_Atomic uint32_t *flag, uint32_t value)
 {

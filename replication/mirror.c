@@ -44,7 +44,8 @@ int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...)
 	return err;
 }
 
-/* Epoch of the last record, from the log or, when the log is empty, from the checkpoint that ends there. 0: unknown. */
+/* Epoch of the last record, from the log or, when the log is empty, from the checkpoint that ends
+ * there. 0: unknown. */
 static int mirror_find_last_epoch(struct mirror *m)
 {
 	struct ckpt_info infos[2];

@@ -3,11 +3,12 @@
 #define KVFS_REPLICATION_MIRROR_H
 /*
  * The mirror's side: listens, proves and checks the volume key, then in one thread ("kv-mirror"): poll the
- * lanes, check each record (epoch, LSN, CRC), put the records of all lanes in LSN order, append the contiguous run
- * to the log in one go, acknowledge, apply, report ring space freed.
+ * lanes, check each record (epoch, LSN, CRC), put the records of all lanes in LSN order, append the
+ * contiguous run to the log in one go, acknowledge, apply, report ring space freed.
  *
- * One primary at a time; a new connection with a higher or equal epoch from the same primary node replaces the
- * old one. A second thread ("kv-listen") accepts and authenticates, with a deadline per connection.
+ * One primary at a time; a new connection with a higher or equal epoch from the same primary node
+ * replaces the old one. A second thread ("kv-listen") accepts and authenticates, with a deadline
+ * per connection.
  */
 #include "log/ckpt.h"
 #include "log/oplog.h"
@@ -21,12 +22,13 @@ struct mirror_ops {
 	int (*apply)(void *ctx, const struct record *r);
 	/* Called after each applied run, with its last LSN. */
 	void (*applied)(void *ctx, uint64_t lsn);
-	/* The log is about 70 % full: make a checkpoint (asynchronously). When append finds no room the mirror waits
-	 * (deadline) for this to help. */
+	/* The log is about 70 % full: make a checkpoint (asynchronously). When append finds no room
+	 * the mirror waits (deadline) for this to help. */
 	void (*want_checkpoint)(void *ctx);
-	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete from now on),
-	 * returns with the checkpoint directory empty. install: the checkpoint's files are in place and durable: load it,
-	 * start the log at its LSN + 1, mark the superblock ready. */
+	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete
+	 * from now on), returns with the checkpoint directory empty. install: the checkpoint's
+	 * files are in place and durable: load it, start the log at its LSN + 1, mark the
+	 * superblock ready. */
 	int (*resync_begin)(void *ctx);
 	int (*resync_install)(void *ctx, uint64_t *ret_lsn);
 	/* Durably promise epoch before records of it are accepted. */

@@ -129,7 +129,8 @@ int mirror_flush(struct mirror *m)
 		if (!err && !stalled)
 			err = mirror_rx_pull(m);
 	}
-	/* The rest of the news can wait for the next acknowledgement, unless the sender may need the space. */
+	/* The rest of the news can wait for the next acknowledgement, unless the sender may need
+	 * the space. */
 	if (m->ring_freed - m->ring_freed_told > m->ring_bytes / 4)
 		m->ack_due = true;
 	return err;

@@ -10,7 +10,8 @@
  * mirror_rx.c       notice → checked record → LSN order
  * mirror_apply.c    run → log → store
  *
- * lock guards what the two threads share; it is a leaf and never held over a call out. All else is kv-mirror's.
+ * lock guards what the two threads share; it is a leaf and never held over a call out. All else is
+ * kv-mirror's.
  */
 #include "replication/ack.h"
 #include "replication/handshake.h"
@@ -133,8 +134,8 @@ int mirror_rx_notice(struct mirror *m, uint32_t imm);
 /* Moves what is in order now from the window to the run. */
 int mirror_rx_pull(struct mirror *m);
 
-/* mirror_apply.c: logs, acknowledges and applies the run, if there is one. 0 also when the log has no room for now
- * (stalled_since_ns is set). Errors as above; -EIO after mirror_fail_for_good. */
+/* mirror_apply.c: logs, acknowledges and applies the run, if there is one. 0 also when the log has
+ * no room for now (stalled_since_ns is set). Errors as above; -EIO after mirror_fail_for_good. */
 int mirror_flush(struct mirror *m);
 
 /* resync_recv.c: all frames after RESYNC_BEGIN. */

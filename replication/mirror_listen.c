@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "kv-listen": accepts connections, lets callers prove the volume key, and hands one to kv-mirror. A connection that
- * says nothing costs a place among MIRROR_PENDING_MAX for a few seconds and delays nobody.
+ * "kv-listen": accepts connections, lets callers prove the volume key, and hands one to kv-mirror.
+ * A connection that says nothing costs a place among MIRROR_PENDING_MAX for a few seconds and
+ * delays nobody.
  */
 #include "replication/mirror_internal.h"
 

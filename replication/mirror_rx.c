@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From notice to LSN order. A record is checked where it lies in the ring (CRC, epoch, LSN, place); in order it goes
- * straight to the run, else into the window until what is missing has come on another lane. As the sender
- * fills the ring strictly by LSN, each record's place follows from the one before: anything else is an overrun.
+ * From notice to LSN order. A record is checked where it lies in the ring (CRC, epoch, LSN, place);
+ * in order it goes straight to the run, else into the window until what is missing has come on
+ * another lane. As the sender fills the ring strictly by LSN, each record's place follows from the
+ * one before: anything else is an overrun.
  */
 #include "replication/mirror_internal.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "kv-mirror": one session after the other, each from the caller that kv-listen hands over to its end. All the
- * mirror's state belongs to this thread, so a new caller waits until the old session has ended.
+ * "kv-mirror": one session after the other, each from the caller that kv-listen hands over to its
+ * end. All the mirror's state belongs to this thread, so a new caller waits until the old session
+ * has ended.
  */
 #include "replication/mirror_internal.h"
 

@@ -7,8 +7,8 @@
  *   DOWN → DIALING → HANDSHAKE → (RESYNC →) CATCHUP → LIVE, and from any of them back to DOWN
  *
  * LIVE: the commit queue's leader posts records to the lanes straight from slab memory. Whatever a link could
- * not take at once (no credits, ring full) its thread reads from the log: catch-up and live sending differ only in
- * where the bytes come from.
+ * not take at once (no credits, ring full) its thread reads from the log: catch-up and live sending
+ * differ only in where the bytes come from.
  */
 #include "log/ckpt.h"
 #include "log/oplog.h"

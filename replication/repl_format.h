@@ -14,7 +14,8 @@
  *   START                               →   then the transport's own exchange on the same connection
  *
  * A proof is BLAKE2b keyed with the volume key over a role label and every message so far, the proof's own
- * bytes left out. Neither side says more than nonces and the volume's UUID before the other has proved the key.
+ * bytes left out. Neither side says more than nonces and the volume's UUID before the other has
+ * proved the key.
  */
 #include <assert.h>
 #include <stdint.h>

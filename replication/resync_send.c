@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resync, the primary's half: decides whether the log still leads to where the mirror stands, and if not sends
- * the files of the newest checkpoint over the control connection, on the link's thread. The checkpoint is
- * pinned meanwhile. Whatever goes wrong ends the connection; the next one begins again.
+ * Resync, the primary's half: decides whether the log still leads to where the mirror stands, and
+ * if not sends the files of the newest checkpoint over the control connection, on the link's
+ * thread. The checkpoint is pinned meanwhile. Whatever goes wrong ends the connection; the next one
+ * begins again.
  */
 #include "replication/link.h"
 
@@ -39,7 +40,8 @@ static int resync_log_epoch(struct link *l, uint64_t lsn, uint64_t *ret_epoch)
 	return 0;
 }
 
-/* Whether the record the mirror ends with is ours: same LSN, same epoch. lsn is in our history or just before it. */
+/* Whether the record the mirror ends with is ours: same LSN, same epoch. lsn is in our history or
+ * just before it. */
 static int resync_same_history(struct link *l, uint64_t lsn, uint64_t epoch, bool *ret_same)
 {
 	struct ckpt_info infos[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of the transport seam that every implementation shares: choice, accessors, checks, credits. No state
- * of its own; nothing here blocks.
+ * The parts of the transport seam that every implementation shares: choice, accessors, checks,
+ * credits. No state of its own; nothing here blocks.
  */
 #include "replication/transport_internal.h"
 

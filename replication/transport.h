@@ -6,9 +6,10 @@
  *
  * An endpoint exposes one window of memory that its peer may write (the mirror: the ring; the primary: a page
  * for acknowledgements). post() writes bytes into the peer's window and then notifies it with a 32-bit
- * immediate value, both on one lane. Guaranteed, as RDMA RC does: on one lane notices arrive in post order, and
- * when a notice arrives the bytes of its post and of all earlier posts on that lane are visible. NOT guaranteed:
- * any order between lanes; that a post that returned 0 arrived (only the peer's own message says so).
+ * immediate value, both on one lane. Guaranteed, as RDMA RC does: on one lane notices arrive in
+ * post order, and when a notice arrives the bytes of its post and of all earlier posts on that lane
+ * are visible. NOT guaranteed: any order between lanes; that a post that returned 0 arrived (only
+ * the peer's own message says so).
  *
  * The control connection (a connected stream socket, already authenticated by the handshake) is used by
  * accept/connect to exchange what the transport needs, and afterwards belongs to the caller again.
@@ -83,13 +84,13 @@ struct transport_ops {
 	unsigned (*lanes)(struct transport_ep *ep);
 
 	/* Posts n messages on one lane, in order, as one batch. Returns how many were taken (the rest had no
-	 * credits or no room: a WRITABLE event follows), or -ENOTCONN (lane down), -EINVAL (off or len outside
-	 * the peer's window). Bytes may be read until the op they belong to is released: tcp and shm have copied
-	 * them when post returns. Never blocks. */
+	 * credits or no room: a WRITABLE event follows), or -ENOTCONN (lane down), -EINVAL (off or
+	 * len outside the peer's window). Bytes may be read until the op they belong to is
+	 * released: tcp and shm have copied them when post returns. Never blocks. */
 	int (*post)(struct transport_ep *ep, unsigned lane, const struct transport_post *posts, unsigned n);
 
-	/* Up to max events; waits up to timeout_ns for the first (spinning for poll_us first). 0: none came, or
-	 * woken. Also makes progress on sends that could not go at once. */
+	/* Up to max events; waits up to timeout_ns for the first (spinning for poll_us first). 0:
+	 * none came, or woken. Also makes progress on sends that could not go at once. */
 	int (*poll)(struct transport_ep *ep, struct transport_event *ret_events, int max,
 		    uint64_t timeout_ns);
 	void (*wake)(struct transport_ep *ep);

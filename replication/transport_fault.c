@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fault injector. Posts that are to be late are copied and handed to the inner transport by a thread ("kv-fault")
- * when their time has come; nothing overtakes them on their lane. One lock for everything: posting threads, the poll
- * thread and kv-fault; the inner transport's post, which never blocks, is called under it.
+ * The fault injector. Posts that are to be late are copied and handed to the inner transport by a
+ * thread ("kv-fault") when their time has come; nothing overtakes them on their lane. One lock for
+ * everything: posting threads, the poll thread and kv-fault; the inner transport's post, which
+ * never blocks, is called under it.
  */
 #include "replication/transport_fault.h"
 

@@ -2,14 +2,15 @@
 #ifndef KVFS_REPLICATION_TRANSPORT_FAULT_H
 #define KVFS_REPLICATION_TRANSPORT_FAULT_H
 /*
- * The fault injector of the transport seam: wraps an endpoint of another transport and does to its posts, lanes and
- * receiver what a bad network and a bad peer do, within the contract of transport.h. What happens follows from the
- * plan's seed and the order of calls. For tests; a whole program can be put on it with transport_fault_use().
+ * The fault injector of the transport seam: wraps an endpoint of another transport and does to its
+ * posts, lanes and receiver what a bad network and a bad peer do, within the contract of
+ * transport.h. What happens follows from the plan's seed and the order of calls. For tests; a whole
+ * program can be put on it with transport_fault_use().
  */
 #include "replication/transport.h"
 
-/* Posts that the injector itself holds back on a lane at most. They have not taken a credit of the inner transport
- * yet, so up to twice TRANSPORT_CREDITS can be on the way when there are delays. */
+/* Posts that the injector itself holds back on a lane at most. They have not taken a credit of the
+ * inner transport yet, so up to twice TRANSPORT_CREDITS can be on the way when there are delays. */
 #define TRANSPORT_FAULT_HELD_MAX (TRANSPORT_CREDITS - TRANSPORT_CREDITS_CONTROL)
 
 /* All zero: no faults. Counts run over all lanes, from 1; 0: never. */

@@ -2,8 +2,9 @@
 #ifndef KVFS_REPLICATION_TRANSPORT_INTERNAL_H
 #define KVFS_REPLICATION_TRANSPORT_INTERNAL_H
 /*
- * What the transports share: the head of each endpoint, the check of what is posted, the list of events that a
- * poll fills, and socket transfers with a deadline for set-up. Only transport_*.c include this.
+ * What the transports share: the head of each endpoint, the check of what is posted, the list of
+ * events that a poll fills, and socket transfers with a deadline for set-up. Only transport_*.c
+ * include this.
  */
 #include "common/clock.h"
 #include "replication/memory_order.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole transfers on a socket with a deadline, for the set-up of a transport. Works on blocking and non-blocking
- * sockets alike and leaves their mode alone: the control connection is the caller's.
+ * Whole transfers on a socket with a deadline, for the set-up of a transport. Works on blocking and
+ * non-blocking sockets alike and leaves their mode alone: the control connection is the caller's.
  */
 #include "replication/transport_internal.h"
 

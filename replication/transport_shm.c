@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shm transport: the poll loop. It spins over the lanes' rings for poll_us, then sleeps on its inbox's futex
- * word, at most LIFE_CHECK_NS at a time: between sleeps it looks whether the peer's process is still there. A peer
- * that closes says so at once.
+ * The shm transport: the poll loop. It spins over the lanes' rings for poll_us, then sleeps on its
+ * inbox's futex word, at most LIFE_CHECK_NS at a time: between sleeps it looks whether the peer's
+ * process is still there. A peer that closes says so at once.
  */
 #include "replication/transport_shm_internal.h"
 

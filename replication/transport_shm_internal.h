@@ -2,8 +2,8 @@
 #ifndef KVFS_REPLICATION_TRANSPORT_SHM_INTERNAL_H
 #define KVFS_REPLICATION_TRANSPORT_SHM_INTERNAL_H
 /*
- * The shm transport: what one end keeps to itself. Posting threads own tx_* of their lane (the caller's lane lock);
- * the poll thread owns rx_*, down_* and the endpoint's unmarked members.
+ * The shm transport: what one end keeps to itself. Posting threads own tx_* of their lane (the
+ * caller's lane lock); the poll thread owns rx_*, down_* and the endpoint's unmarked members.
  */
 #include "replication/transport_internal.h"
 #include "replication/transport_shm_layout.h"
@@ -48,7 +48,8 @@ void shm_lane_kill(struct shm_lane *l);
 /* Wakes the end that owns this inbox, if it sleeps. */
 void shm_wake_owner(struct shm_head *head);
 
-/* transport_shm_memory.c. An inbox of our own: sealed against shrinking, its memory there. -ENOMEM, -errno. */
+/* transport_shm_memory.c. An inbox of our own: sealed against shrinking, its memory there. -ENOMEM,
+ * -errno. */
 int shm_inbox_create(uint64_t bytes, int *ret_fd, uint8_t **ret_map);
 /* The peer's, checked so that no access can raise SIGBUS. -EPROTO, -ENOMEM. */
 int shm_inbox_map(int fd, uint64_t bytes, uint8_t **ret_map);

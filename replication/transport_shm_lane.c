@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One lane of the shm transport. Posting copies into the peer's window and publishes ring entries; receiving takes
- * entries and gives their slots (the credits) back. Every index, place and length read from shared memory is read
- * once and checked: a peer that writes nonsense there loses the lane (-EPROTO).
+ * One lane of the shm transport. Posting copies into the peer's window and publishes ring entries;
+ * receiving takes entries and gives their slots (the credits) back. Every index, place and length
+ * read from shared memory is read once and checked: a peer that writes nonsense there loses the
+ * lane (-EPROTO).
  */
 #include "replication/transport_shm_internal.h"
 
@@ -39,8 +40,8 @@ static int tail_read(struct shm_lane *l, uint32_t *ret_tail)
 	return 0;
 }
 
-/* How many posts the credits allow, as last seen or as they are now. Where that is short: asks to be woken, then looks
- * once more, so that a WRITABLE event is certain. -EPROTO. */
+/* How many posts the credits allow, as last seen or as they are now. Where that is short: asks to
+ * be woken, then looks once more, so that a WRITABLE event is certain. -EPROTO. */
 static int allowed(struct shm_lane *l, const struct transport_post *posts, unsigned n)
 {
 	uint32_t head = hint_read(&l->tx_head);
@@ -104,7 +105,8 @@ int shm_post(struct transport_ep *base, unsigned lane, const struct transport_po
 	return k;
 }
 
-/* Entries into the sink, their slots back to the peer. Bytes of later posts may land in the window meanwhile. */
+/* Entries into the sink, their slots back to the peer. Bytes of later posts may land in the window
+ * meanwhile. */
 static int take(struct shm_lane *l, struct transport_sink *s)
 {
 	uint32_t head = notice_observe(&l->in->head), first = l->rx_tail;
@@ -137,8 +139,8 @@ static void lane_down(struct shm_lane *l, int err)
 	shm_lane_kill(l);
 }
 
-/* The credits that a short post waits for are there. Where not, the peer is asked (again: its first wake may have been
- * for fewer than are needed) to wake us when it takes more. */
+/* The credits that a short post waits for are there. Where not, the peer is asked (again: its first
+ * wake may have been for fewer than are needed) to wake us when it takes more. */
 static bool credits_came(struct shm_lane *l, uint32_t need)
 {
 	for (int look = 0; look < 2; look++) {

@@ -2,13 +2,14 @@
 #ifndef KVFS_REPLICATION_TRANSPORT_SHM_LAYOUT_H
 #define KVFS_REPLICATION_TRANSPORT_SHM_LAYOUT_H
 /*
- * The memory that the two ends of the shm transport share. Each end makes one inbox (a memfd) and maps the other's:
+ * The memory that the two ends of the shm transport share. Each end makes one inbox (a memfd) and
+ * maps the other's:
  *
  *   inbox := head (4096) | ring of lane 0 | ring of lane 1 | … | window
  *
- * In an inbox the owner writes sleeping and tail, the peer everything else; both can write all of it, so neither
- * believes an index, a place or a length that it reads here. What must be right is kept in private memory.
- * One machine, one build: native byte order.
+ * In an inbox the owner writes sleeping and tail, the peer everything else; both can write all of
+ * it, so neither believes an index, a place or a length that it reads here. What must be right is
+ * kept in private memory. One machine, one build: native byte order.
  */
 #include "replication/transport.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory and descriptors of the shm transport's set-up. A peer's memfd is mapped only when it is what it should be:
- * on tmpfs (hugetlbfs can run out of pages under us), of the full size, and sealed against shrinking, so that it
- * stays so. Descriptors that come unasked for are closed.
+ * Memory and descriptors of the shm transport's set-up. A peer's memfd is mapped only when it is
+ * what it should be: on tmpfs (hugetlbfs can run out of pages under us), of the full size, and
+ * sealed against shrinking, so that it stays so. Descriptors that come unasked for are closed.
  */
 #include "replication/transport_shm_internal.h"
 

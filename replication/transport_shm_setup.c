@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Set-up and end of a shm endpoint. The control connection, a unix stream socket, carries the memfds of both inboxes
- * and one end of a socket pair, the life line: when a process dies, however, the other end sees it hang up.
- * All of it blocks, until params.deadline_ns.
+ * Set-up and end of a shm endpoint. The control connection, a unix stream socket, carries the
+ * memfds of both inboxes and one end of a socket pair, the life line: when a process dies, however,
+ * the other end sees it hang up. All of it blocks, until params.deadline_ns.
  */
 #include "replication/transport_shm_internal.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tcp transport: life of an endpoint and the poll loop. Poll spins on the lane that was active last (and, now and
- * then, on all), then sleeps in epoll. A lane that fails is reported after its last whole notice; its socket stays
- * open, shut down, until close. The peer is down when all lanes are.
+ * The tcp transport: life of an endpoint and the poll loop. Poll spins on the lane that was active
+ * last (and, now and then, on all), then sleeps in epoll. A lane that fails is reported after its
+ * last whole notice; its socket stays open, shut down, until close. The peer is down when all lanes
+ * are.
  */
 #include "replication/transport_tcp_internal.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mirror's side of a tcp transport's set-up: listens beside the control connection until all lanes have come.
- * Strangers at the port cost a slot until the deadline at most, and the oldest of them gives way. Blocks, until
- * params.deadline_ns.
+ * The mirror's side of a tcp transport's set-up: listens beside the control connection until all
+ * lanes have come. Strangers at the port cost a slot until the deadline at most, and the oldest of
+ * them gives way. Blocks, until params.deadline_ns.
  */
 #include "common/byteorder.h"
 #include "replication/transport_tcp_internal.h"

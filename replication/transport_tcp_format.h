@@ -2,8 +2,9 @@
 #ifndef KVFS_REPLICATION_TRANSPORT_TCP_FORMAT_H
 #define KVFS_REPLICATION_TRANSPORT_TCP_FORMAT_H
 /*
- * What the tcp transport sends: set-up messages on the control connection, one hello a lane, then frames, each a
- * header and len bytes for the receiver's window. Network byte order. The receiver trusts none of it.
+ * What the tcp transport sends: set-up messages on the control connection, one hello a lane, then
+ * frames, each a header and len bytes for the receiver's window. Network byte order. The receiver
+ * trusts none of it.
  */
 #include <assert.h>
 #include <stddef.h>

@@ -2,9 +2,9 @@
 #ifndef KVFS_REPLICATION_TRANSPORT_TCP_INTERNAL_H
 #define KVFS_REPLICATION_TRANSPORT_TCP_INTERNAL_H
 /*
- * The tcp transport: a connection a lane. Sending (transport_tcp_tx.c) runs in whichever thread posts and, for
- * what a socket did not take at once and for credits, in the poll thread: both under tx_lock. Receiving
- * (transport_tcp_rx.c) and everything unmarked below belongs to the poll thread.
+ * The tcp transport: a connection a lane. Sending (transport_tcp_tx.c) runs in whichever thread
+ * posts and, for what a socket did not take at once and for credits, in the poll thread: both under
+ * tx_lock. Receiving (transport_tcp_rx.c) and everything unmarked below belongs to the poll thread.
  */
 #include "replication/transport_internal.h"
 #include "replication/transport_tcp_format.h"
@@ -95,7 +95,8 @@ union tcp_sock_addr {
 };
 /* Before connect or listen: the buffers decide the window scale. */
 void tcp_set_options(int fd);
-/* After getsockname or getpeername returned r: *ret_len for bind or connect. -ENOTSUP: not an internet address. */
+/* After getsockname or getpeername returned r: *ret_len for bind or connect. -ENOTSUP: not an
+ * internet address. */
 int tcp_address_check(int r, union tcp_sock_addr *a, socklen_t *ret_len);
 void tcp_set_port(union tcp_sock_addr *a, uint16_t port);
 uint16_t tcp_get_port(const union tcp_sock_addr *a);
@@ -104,7 +105,8 @@ void tcp_close_all(const int *fds, unsigned n); /* passes over negative ones */
 int tcp_send_status(int fd, int err, uint64_t deadline_ns);
 int tcp_recv_status(int fd, uint64_t deadline_ns);
 
-/* transport_tcp.c: makes an endpoint of n connected sockets, which it takes over even when it fails. -ENOMEM, … */
+/* transport_tcp.c: makes an endpoint of n connected sockets, which it takes over even when it
+ * fails. -ENOMEM, … */
 int tcp_ep_create(const struct transport_params *p, const int *fds, unsigned n,
 		  uint64_t remote_bytes, struct transport_ep **ret_ep);
 

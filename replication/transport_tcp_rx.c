@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receiving on a tcp lane: poll thread only. One recv brings many small frames into the lane's buffer; the rest of a
- * payload that began there is read straight into the window. Each header is checked before a byte is put anywhere: a
- * peer that talks nonsense loses the lane (-EPROTO).
+ * Receiving on a tcp lane: poll thread only. One recv brings many small frames into the lane's
+ * buffer; the rest of a payload that began there is read straight into the window. Each header is
+ * checked before a byte is put anywhere: a peer that talks nonsense loses the lane (-EPROTO).
  */
 #include "common/byteorder.h"
 #include "replication/transport_tcp_internal.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Set-up of the tcp transport, the part that both ends share: socket options, addresses, the status that ends it.
+ * Set-up of the tcp transport, the part that both ends share: socket options, addresses, the status
+ * that ends it.
  *
  *   primary → mirror: offer      mirror → primary: answer (a port, a random token)
  *   primary dials all lanes, each beginning with the token      mirror → primary: status
@@ -22,8 +23,8 @@ static void set_int(int fd, int level, int name, int value)
 	(void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* Before connect or listen: the buffers decide the window scale. Without CAP_NET_ADMIN the kernel's own tuning stays:
- * a plain SO_SNDBUF could only make them smaller. */
+/* Before connect or listen: the buffers decide the window scale. Without CAP_NET_ADMIN the kernel's
+ * own tuning stays: a plain SO_SNDBUF could only make them smaller. */
 void tcp_set_options(int fd)
 {
 	set_int(fd, SOL_SOCKET, SO_SNDBUFFORCE, SOCKET_BUFFER_BYTES);

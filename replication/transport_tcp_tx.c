@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sending on a tcp lane. A batch is one sendmsg; what the socket does not take is copied, so that the caller's memory
- * is free when post returns, and goes out from poll when the socket has room. Order on the lane holds because
- * nothing is sent directly while such bytes wait. An error ends the lane: the poll thread learns it from the socket.
+ * Sending on a tcp lane. A batch is one sendmsg; what the socket does not take is copied, so that
+ * the caller's memory is free when post returns, and goes out from poll when the socket has room.
+ * Order on the lane holds because nothing is sent directly while such bytes wait. An error ends the
+ * lane: the poll thread learns it from the socket.
  */
 #include "common/byteorder.h"
 #include "replication/transport_tcp_internal.h"
@@ -186,8 +187,8 @@ static unsigned room_allows_locked(const struct tcp_lane *l, const struct transp
 	return k;
 }
 
-/* How many posts may go now. Where fewer than n: says so to the poll thread, then looks once more (the credits may
- * have come between), so that a WRITABLE event is certain. */
+/* How many posts may go now. Where fewer than n: says so to the poll thread, then looks once more
+ * (the credits may have come between), so that a WRITABLE event is certain. */
 static unsigned allowed_locked(struct tcp_lane *l, const struct transport_post *posts, unsigned n)
 {
 	unsigned room = room_allows_locked(l, posts, n);

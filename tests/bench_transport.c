@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Benchmark of the transports, not run by make check: round trip of a 1 KiB write-with-immediate to its
- * acknowledgement between two processes, spinning and sleeping, beside what the machine itself can do (raw socket
- * ping-pong, two spinning processes), and the rate of 4 KiB messages in lists of 32.
+ * acknowledgement between two processes, spinning and sleeping, beside what the machine itself can
+ * do (raw socket ping-pong, two spinning processes), and the rate of 4 KiB messages in lists of 32.
  *
  *   bench_transport [SECONDS-PER-FIGURE]
  */

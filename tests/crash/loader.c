@@ -5,10 +5,11 @@
  * loader settle DIR JOURNAL                makes of each change that was begun an acknowledged one
  * loader verify DIR JOURNAL                checks DIR against the journal; prints what is wrong, exits 1
  *
- * The journal, a file outside the filesystem under test, says for each key which version was begun and which was
- * acknowledged, so after a crash each acknowledged change must be there, and of the last one begun either all or
- * (where a program cannot expect better) what open(O_TRUNC) leaves. Versions are truncate-and-write, write-and-rename,
- * or delete; each thread also appends lines to a file.
+ * The journal, a file outside the filesystem under test, says for each key which version was begun
+ * and which was acknowledged, so after a crash each acknowledged change must be there, and of the
+ * last one begun either all or (where a program cannot expect better) what open(O_TRUNC) leaves.
+ * Versions are truncate-and-write, write-and-rename, or delete; each thread also appends lines to a
+ * file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -199,7 +200,8 @@ static struct journal *journal_open(const char *path)
 	return j == MAP_FAILED ? NULL : j;
 }
 
-/* A change that was begun but not acknowledged may be there or not: from now on what is there is the truth. */
+/* A change that was begun but not acknowledged may be there or not: from now on what is there is
+ * the truth. */
 static int run(int dirfd, struct journal *j, unsigned seconds, unsigned threads)
 {
 	static struct worker workers[THREADS_MAX];

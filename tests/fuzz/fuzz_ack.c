@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target for the acknowledgement slots: the input is written over the primary's window as a peer could, then
- * searched from several sequence numbers. An odd first byte puts the checksum of each slot right.
+ * Fuzz target for the acknowledgement slots: the input is written over the primary's window as a
+ * peer could, then searched from several sequence numbers. An odd first byte puts the checksum of
+ * each slot right.
  * Corpus: tests/fuzz/corpus/ack.
  */
 #include "common/byteorder.h"

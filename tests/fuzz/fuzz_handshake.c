@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target for what comes over the control connection: frame headers and the messages of the handshake. The first
- * byte chooses the decoder. What decodes must keep the decoders' promises and survive being encoded again.
+ * Fuzz target for what comes over the control connection: frame headers and the messages of the
+ * handshake. The first byte chooses the decoder. What decodes must keep the decoders' promises and
+ * survive being encoded again.
  * Corpus: tests/fuzz/corpus/handshake.
  */
 #include "replication/control.h"

@@ -3,8 +3,8 @@
  * model --a DIR --b DIR [--ops N] [--seed N] [--xattr] [--times-every N]
  *       [--crash-every N --crash-command CMD]
  * Runs N random operations on two empty directories and compares them after each; every 5000, and after each
- * crash command (which kills and remounts what is under a), the whole trees. The seed is printed, and the same
- * seed runs the same operations.
+ * crash command (which kills and remounts what is under a), the whole trees. The seed is printed,
+ * and the same seed runs the same operations.
  */
 #include "tests/model/model.h"
 

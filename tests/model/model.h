@@ -2,8 +2,8 @@
 #ifndef KVFS_TESTS_MODEL_H
 #define KVFS_TESTS_MODEL_H
 /*
- * The model test: the same random operations on two directories (a kvfs mount and an ordinary filesystem), results
- * compared after each. Single-threaded.
+ * The model test: the same random operations on two directories (a kvfs mount and an ordinary
+ * filesystem), results compared after each. Single-threaded.
  */
 #include <errno.h>
 #include <stdbool.h>

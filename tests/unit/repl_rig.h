@@ -2,8 +2,9 @@
 #ifndef KVFS_TESTS_REPL_RIG_H
 #define KVFS_TESTS_REPL_RIG_H
 /*
- * A primary and mirrors in one process: real logs and checkpoint files in a temporary directory, and for a store a
- * table of one checksum a record. What record lsn holds follows from lsn and the rig's seed.
+ * A primary and mirrors in one process: real logs and checkpoint files in a temporary directory,
+ * and for a store a table of one checksum a record. What record lsn holds follows from lsn and the
+ * rig's seed.
  */
 #include "common/clock.h"
 #include "common/crc32c.h"
@@ -399,7 +400,8 @@ static inline void *rig_writer_main(void *arg)
 	return NULL;
 }
 
-/* Writes count records from each of two threads, each with up to depth outstanding. Returns how many failed. */
+/* Writes count records from each of two threads, each with up to depth outstanding. Returns how
+ * many failed. */
 static inline unsigned rig_write_many(struct rig_node *n, unsigned count, unsigned depth, uint64_t seed)
 {
 	struct rig_writer w[2] = { 0 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handshake between two threads over a socket pair, and with somebody in between; decoders; acknowledgement slots. */
+/* The handshake between two threads over a socket pair, and with somebody in between; decoders;
+ * acknowledgement slots. */
 #include "common/byteorder.h"
 #include "common/clock.h"
 #include "common/thread.h"
@@ -162,7 +163,8 @@ START_TEST(refusals)
 }
 END_TEST
 
-/* A caller that knows the volume but not the key gets nonce and proof, and after a made-up proof a bare refusal. */
+/* A caller that knows the volume but not the key gets nonce and proof, and after a made-up proof a
+ * bare refusal. */
 START_TEST(keyless_caller_learns_nothing)
 {
 	struct answer a = { 0 };
@@ -197,7 +199,8 @@ START_TEST(keyless_caller_learns_nothing)
 }
 END_TEST
 
-/* Somebody between the two who passes frames on and flips bit `bit` of frame number `at` (its checksum put right). */
+/* Somebody between the two who passes frames on and flips bit `bit` of frame number `at` (its
+ * checksum put right). */
 struct between {
 	int a, b;
 	unsigned at, bit;

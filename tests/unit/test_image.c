@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints of a store under random operations, each compared (by digest) with a store that replayed the same
- * records up to the checkpoint's LSN. Operations go on between the writer's batches: from its progress callback,
- * so that a seed decides everything, and once from another thread.
+ * Checkpoints of a store under random operations, each compared (by digest) with a store that
+ * replayed the same records up to the checkpoint's LSN. Operations go on between the writer's
+ * batches: from its progress callback, so that a seed decides everything, and once from another
+ * thread.
  */
 #include "fs/image.h"
 

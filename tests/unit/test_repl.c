@@ -44,7 +44,8 @@ START_TEST(live_protocols_a_b)
 }
 END_TEST
 
-/* Each plan on both transports, both ends' posts. Whatever happens, no write fails and the mirror ends up the same. */
+/* Each plan on both transports, both ends' posts. Whatever happens, no write fails and the mirror
+ * ends up the same. */
 static const struct fault_case {
 	struct transport_fault_plan plan;
 	bool reconnects; /* the fault ends sessions */
@@ -331,7 +332,8 @@ START_TEST(fails_below_min_mirrors)
 }
 END_TEST
 
-/* Both pools of the mirror are full and no checkpoint comes: the mirror waits, and goes on once there is one. */
+/* Both pools of the mirror are full and no checkpoint comes: the mirror waits, and goes on once
+ * there is one. */
 START_TEST(waits_for_log_room)
 {
 	struct mirror_stats s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contract of the transport seam: one source, run over every transport. A test's loop index chooses the transport
- * (see kinds). Both ends mostly live in this process and are polled in turn.
+ * The contract of the transport seam: one source, run over every transport. A test's loop index
+ * chooses the transport (see kinds). Both ends mostly live in this process and are polled in turn.
  */
 #include "replication/transport_fault.h"
 #include "tests/unit/transport_pair.h"
@@ -221,7 +221,8 @@ static void *await_writable_main(void *arg)
 	return NULL;
 }
 
-/* Credits that come back one by one wake a sleeping sender as soon as there are enough, not some time later. */
+/* Credits that come back one by one wake a sleeping sender as soon as there are enough, not some
+ * time later. */
 START_TEST(wakes_a_sender_that_sleeps_for_credits)
 {
 	struct pair p;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A peer that breaks the rules: at set-up, on a tcp lane, in shared memory. It may cost the lane, never a byte outside
- * the window, a read outside the ring, or a wait without end.
+ * A peer that breaks the rules: at set-up, on a tcp lane, in shared memory. It may cost the lane,
+ * never a byte outside the window, a read outside the ring, or a wait without end.
  */
 #include "common/byteorder.h"
 #include "replication/transport_shm_internal.h"
@@ -282,7 +282,8 @@ START_TEST(tcp_more_notices_than_credits_cost_the_lane)
 	p.mirror = tcp_victim(&v, lane);
 	for (f.seq = 0; f.seq < TRANSPORT_CREDITS + 1; f.seq++)
 		send_frame(lane[0], &f);
-	/* Taken one at a time, the first half is reported back when it has been: an honest peer would wait for that. */
+	/* Taken one at a time, the first half is reported back when it has been: an honest peer
+	 * would wait for that. */
 	while ((ev = pair_next(&p, p.mirror)).kind == TRANSPORT_EVENT_NOTICE)
 		if (++got == TRANSPORT_CREDITS + 1)
 			break;

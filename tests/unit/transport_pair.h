@@ -2,8 +2,8 @@
 #ifndef KVFS_TESTS_TRANSPORT_PAIR_H
 #define KVFS_TESTS_TRANSPORT_PAIR_H
 /*
- * Two connected endpoints, in one process or in two, over each transport: what the contract test and the benchmark
- * run on. Every wait has a deadline; a helper that fails ends the test.
+ * Two connected endpoints, in one process or in two, over each transport: what the contract test
+ * and the benchmark run on. Every wait has a deadline; a helper that fails ends the test.
  */
 #include "common/clock.h"
 #include "common/thread.h"

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The threads that serve FUSE requests ("kv-fuse-N"): each reads a request and runs its handler. A handler may wait
+ * only for log room; when all do, a spare worker starts, so that reads and deletes go on.
+ */
+#include "fs/fuse_session.h"
+
+#include "common/clock.h"
+#include "common/diag.h"
+#include "common/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FS_KICK_NS (10 * NSEC_PER_MSEC) /* between signals to a worker that is to leave */
+#define FS_KICK_SIGNAL SIGUSR1
+
+static void *fs_worker(void *arg)
+{
+	struct fs *fs = arg;
+	struct fuse_buf buf = { .mem = NULL };
+	sigset_t kick;
+	uint64_t one = 1;
+
+	sigemptyset(&kick);
+	sigaddset(&kick, FS_KICK_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
+	while (!fs->stopping && !fuse_session_exited(fs->se)) {
+		int res = fuse_session_receive_buf(fs->se, &buf);
+
+		if (res > 0)
+			fuse_session_process_buf(fs->se, &buf);
+		else if (res != -EINTR)
+			break;
+	}
+	free(buf.mem);
+	if (atomic_fetch_sub(&fs->workers_running, 1) == 1 && write(fs->ended_fd, &one, sizeof(one)) < 0)
+		diag_debug("eventfd: %s", strerror(errno));
+	return NULL;
+}
+
+static void fs_kicked(int sig)
+{
+}
+
+static int fs_worker_start_locked(struct fs *fs)
+{
+	char name[24];
+	int err;
+
+	snprintf(name, sizeof(name), "kv-fuse-%u", fs->worker_count);
+	atomic_fetch_add(&fs->workers_running, 1);
+	err = thread_start(&fs->workers[fs->worker_count], name, fs_worker, fs);
+	if (err)
+		atomic_fetch_sub(&fs->workers_running, 1);
+	else
+		fs->worker_count++;
+	return err;
+}
+
+static unsigned fs_workers_wanted(const struct fs *fs)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (fs->node->opt->threads)
+		return fs->node->opt->threads;
+	return cpus < 2 ? 2 : cpus > FS_WORKERS_MAX ? FS_WORKERS_MAX : (unsigned)cpus;
+}
+
+int fs_serve(struct fs *fs)
+{
+	unsigned workers = fs_workers_wanted(fs);
+	struct sigaction sa = { .sa_handler = fs_kicked }; /* no SA_RESTART: it ends a read */
+	int err = 0;
+
+	sigaction(FS_KICK_SIGNAL, &sa, NULL);
+	pthread_mutex_lock(&fs->workers_lock);
+	fs->served = true;
+	while (!err && fs->worker_count < workers)
+		err = fs_worker_start_locked(fs);
+	if (fs->worker_count)
+		err = 0;
+	pthread_mutex_unlock(&fs->workers_lock);
+	return err;
+}
+
+void fs_worker_waits(struct fs *fs)
+{
+	pthread_mutex_lock(&fs->workers_lock);
+	fs->workers_waiting++;
+	if (fs->workers_waiting == fs->worker_count && !fs->stopping &&
+	    fs->worker_count < FS_WORKERS_MAX + FS_SPARES_MAX)
+		(void)fs_worker_start_locked(fs); /* without it requests wait for this one's deadline */
+	pthread_mutex_unlock(&fs->workers_lock);
+}
+
+void fs_worker_goes_on(struct fs *fs)
+{
+	pthread_mutex_lock(&fs->workers_lock);
+	fs->workers_waiting--;
+	pthread_mutex_unlock(&fs->workers_lock);
+}
+
+static void fs_join(struct fs *fs, pthread_t thread, uint64_t grace_until_ns)
+{
+	struct timespec until;
+
+	for (;;) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += FS_KICK_NS;
+		until.tv_sec += until.tv_nsec / (long)NSEC_PER_SEC;
+		until.tv_nsec %= (long)NSEC_PER_SEC;
+		if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+			return;
+		if (clock_mono_ns() < grace_until_ns)
+			continue;
+		fs->stopping = true;
+		pthread_kill(thread, FS_KICK_SIGNAL);
+	}
+}
+
+void fs_stop(struct fs *fs, uint64_t grace_ns)
+{
+	uint64_t until = clock_mono_ns() + grace_ns;
+	unsigned joined = 0, count;
+
+	/* a worker that waits for log room may start a spare while we join: look again */
+	for (;;) {
+		pthread_mutex_lock(&fs->workers_lock);
+		count = fs->worker_count;
+		pthread_mutex_unlock(&fs->workers_lock);
+		if (joined == count)
+			return;
+		while (joined < count)
+			fs_join(fs, fs->workers[joined++], until);
+	}
+}
