@@ -6,8 +6,7 @@
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
-rounds=50
-[ "$long" = 0 ] || rounds=300
+rounds=$(portion 50)
 echo "seed $seed, $rounds rounds"
 arena=128M
 port=$(free_port)

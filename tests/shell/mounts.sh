@@ -11,10 +11,19 @@ fi
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 
+# What a sanitizer says of a daemon would go to its standard error, which is closed.
+for kv_tool in ASAN UBSAN TSAN; do
+	eval "export ${kv_tool}_OPTIONS=\"\${${kv_tool}_OPTIONS:+\$${kv_tool}_OPTIONS:}log_path=$tmp/sanitizer\""
+done
+
 kv_cleanup()
 {
 	kv_status=$?
 	trap - EXIT
+	if cat "$tmp"/sanitizer.* 2>/dev/null; then
+		echo "FAIL: a sanitizer has found the above" >&2
+		kv_status=1
+	fi
 	for kv_pid in $(pgrep -f -- "$tmp/"); do
 		[ "$kv_pid" -eq $$ ] || kill -9 "$kv_pid" 2>/dev/null || true
 	done
@@ -35,6 +44,8 @@ done
 LOADER=$top_builddir/tests/crash/loader
 MODEL=$top_builddir/tests/model/model
 long=${KVFS_TEST_LONG:-0}
+share=${KVFS_TEST_SHARE:-100} # percent of the rounds and operations, for slow builds
+[ "$long" = 0 ] || share=$((share * 10))
 seed=${KVFS_TEST_SEED:-$(($(date +%s) % 1000000))}
 kv_random=$seed
 
@@ -45,6 +56,13 @@ draw()
 		kv_random=$(((kv_random * 1103515245 + 12345) & 0x7fffffff))
 	done
 	drawn=$(($1 + (kv_random >> 8) % ($2 - $1 + 1)))
+}
+
+# portion N: how many of N to do
+portion()
+{
+	kv_n=$(($1 * share / 100))
+	echo $((kv_n > 0 ? kv_n : 1))
 }
 
 # mount_primary VOLUME MOUNTPOINT [OPTIONS], names below $tmp
