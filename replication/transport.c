@@ -6,6 +6,8 @@
 #include "replication/transport_internal.h"
 
 #include <errno.h>
+#include <sched.h>
+#include <unistd.h>
 
 #define WINDOW_UNIT 4096
 #define WINDOW_BYTES_MAX (1ULL << 40)
@@ -22,6 +24,32 @@ const struct transport_ops *transport_for(enum addr_kind kind)
 		break;
 	}
 	return NULL;
+}
+
+#define SPIN_PAUSE_CPUS 8 /* with fewer, a spinner is in somebody's way */
+
+uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t now_ns, uint64_t timeout_ns)
+{
+	uint64_t spin_ns = hint_read(&ep->poll_us) * NSEC_PER_USEC;
+
+	if (now_ns - ep->last_event_ns > TRANSPORT_IDLE_NS + spin_ns)
+		return 0;
+	return spin_ns < timeout_ns ? spin_ns : timeout_ns;
+}
+
+void transport_spin_pause(void)
+{
+	static _Atomic long cpus;
+	long n = atomic_load_explicit(&cpus, memory_order_relaxed);
+
+	if (n == 0) {
+		n = sysconf(_SC_NPROCESSORS_ONLN);
+		atomic_store_explicit(&cpus, n > 0 ? n : 1, memory_order_relaxed);
+	}
+	if (n < SPIN_PAUSE_CPUS)
+		sched_yield();
+	else
+		spin_relax();
 }
 
 uint8_t *transport_ep_window(struct transport_ep *ep, uint64_t *ret_bytes)

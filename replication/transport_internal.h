@@ -20,7 +20,18 @@ struct transport_ep {
 	uint64_t remote_bytes;
 	unsigned lanes;
 	_Atomic uint32_t poll_us;
+	uint64_t last_event_ns; /* the poller's: when a poll last brought something */
 };
+
+/*
+ * How long a poll that found nothing spins before it sleeps, at most timeout_ns: poll_us while events come, nothing
+ * when the last one is longer ago than TRANSPORT_IDLE_NS. The poller's thread.
+ */
+#define TRANSPORT_IDLE_NS (2 * NSEC_PER_MSEC)
+uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t now_ns, uint64_t timeout_ns);
+
+/* Between two looks of a spin: lets others run where cores are few (the peer may be one of them). */
+void transport_spin_pause(void);
 
 /* The accessors of the ops struct; any thread, never block. */
 uint8_t *transport_ep_window(struct transport_ep *ep, uint64_t *ret_bytes);

@@ -58,6 +58,7 @@ static bool spin(struct shm_ep *ep, struct transport_sink *s, uint64_t until_ns)
 				return true;
 			spin_relax();
 		}
+		transport_spin_pause();
 	} while (transport_now_ns() < until_ns);
 	return false;
 }
@@ -86,8 +87,7 @@ static int shm_poll(struct transport_ep *base, struct transport_event *ret_event
 {
 	struct shm_ep *ep = (struct shm_ep *)base;
 	struct transport_sink s = { .events = ret_events, .max = max };
-	uint64_t poll_ns = hint_read(&base->poll_us) * NSEC_PER_USEC;
-	uint64_t now_ns, deadline_ns;
+	uint64_t now_ns, deadline_ns, poll_ns;
 
 	if (max <= 0)
 		return 0;
@@ -95,8 +95,7 @@ static int shm_poll(struct transport_ep *base, struct transport_event *ret_event
 	if (s.count == 0) {
 		now_ns = transport_now_ns();
 		deadline_ns = transport_deadline(now_ns, timeout_ns);
-		if (poll_ns > timeout_ns)
-			poll_ns = timeout_ns;
+		poll_ns = transport_spin_ns(base, now_ns, timeout_ns);
 		if (timeout_ns == 0)
 			check_life(ep, now_ns);
 		else if (poll_ns == 0 || !spin(ep, &s, transport_deadline(now_ns, poll_ns)))
@@ -104,6 +103,8 @@ static int shm_poll(struct transport_ep *base, struct transport_event *ret_event
 	}
 	if (sleep_check(&ep->woken) != 0)
 		sleep_take(&ep->woken);
+	if (s.count > 0)
+		base->last_event_ns = transport_now_ns();
 	return s.count;
 }
 

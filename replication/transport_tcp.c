@@ -139,7 +139,7 @@ static bool spin(struct tcp_ep *ep, struct transport_sink *s, uint64_t until_ns)
 			return true;
 		if (transport_now_ns() >= until_ns)
 			return false;
-		spin_relax();
+		transport_spin_pause();
 	}
 }
 
@@ -164,8 +164,7 @@ static int tcp_poll(struct transport_ep *base, struct transport_event *ret_event
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
 	struct transport_sink s = { .events = ret_events, .max = max };
-	uint64_t poll_ns = hint_read(&base->poll_us) * NSEC_PER_USEC;
-	uint64_t now_ns, deadline_ns;
+	uint64_t now_ns, deadline_ns, poll_ns;
 
 	if (max <= 0)
 		return 0;
@@ -176,13 +175,14 @@ static int tcp_poll(struct transport_ep *base, struct transport_event *ret_event
 	} else {
 		now_ns = transport_now_ns();
 		deadline_ns = transport_deadline(now_ns, timeout_ns);
-		if (poll_ns > timeout_ns)
-			poll_ns = timeout_ns;
+		poll_ns = transport_spin_ns(base, now_ns, timeout_ns);
 		if (poll_ns == 0 || !spin(ep, &s, transport_deadline(now_ns, poll_ns)))
 			sleep_until(ep, &s, deadline_ns);
 	}
 	if (sleep_check(&ep->woken) != 0)
 		sleep_take(&ep->woken);
+	if (s.count > 0)
+		base->last_event_ns = transport_now_ns();
 	return s.count;
 }
 
