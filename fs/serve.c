@@ -86,7 +86,7 @@ static int serve_open(struct serve *s)
 {
 	const struct serve_args *a = s->args;
 	bool primary = a->opt.role == OPTIONS_MOUNT;
-	int err = node_open(&a->opt, a->volume, &s->node, s->why);
+	int err = node_open(&a->opt, a->volume, NULL, &s->node, s->why);
 
 	if (!err && primary)
 		err = node_start_primary(s->node, s->why);
