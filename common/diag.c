@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/diag.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,15 +28,25 @@ void diag_to_syslog(bool on)
 	atomic_store_explicit(&diag_syslog, on, memory_order_relaxed);
 }
 
+/* A name in a message may hold any byte: one message stays one line, and no terminal is driven by it. */
+static void diag_make_printable(char *text)
+{
+	for (; *text; text++) {
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+	}
+}
+
 __attribute__((format(printf, 2, 0)))
 static void diag_emit(enum diag_level level, const char *fmt, va_list ap)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
-	char text[1024];
+	char text[PATH_MAX + 1024];
 
 	if (level > atomic_load_explicit(&diag_threshold, memory_order_relaxed))
 		return;
 	vsnprintf(text, sizeof(text), fmt, ap);
+	diag_make_printable(text);
 	fprintf(stderr, "%s: %s%s\n", diag_program, level == DIAG_WARN ? "warning: " : "", text);
 	if (atomic_load_explicit(&diag_syslog, memory_order_relaxed))
 		syslog(priorities[level], "%s", text);

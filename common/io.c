@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 int io_pread_full(int fd, void *buf, size_t len, off_t off)
@@ -115,4 +117,17 @@ int io_replace_file(int dirfd, const char *name, const void *data, size_t len, m
 		return err;
 	}
 	return io_fsync_dir(dirfd);
+}
+
+void io_process_init(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+		if (fd < 0)
+			abort();
+	} while (fd <= STDERR_FILENO);
+	close(fd);
+	signal(SIGXFSZ, SIG_IGN);
 }

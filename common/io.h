@@ -19,4 +19,11 @@ int io_fsync_dir(int dirfd);
  * written as name.tmp, fsynced, renamed, directory fsynced. */
 int io_replace_file(int dirfd, const char *name, const void *data, size_t len, mode_t mode);
 
+/*
+ * First call of main(), whatever process started us. Descriptors 0, 1 and 2 that are closed become /dev/null: else
+ * the first file opened is "stderr", and a message ends up in it. A file above the limit (RLIMIT_FSIZE) is EFBIG,
+ * not a signal. Aborts when there is no /dev/null.
+ */
+void io_process_init(void);
+
 #endif

@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #define UMOUNT_ASK_SECONDS 60
@@ -43,7 +42,7 @@ static bool umount_stale(const char *where)
 
 	if (mountpoint_absolute(where, abs) != 0 || mountpoint_find(abs, &info) != 0 || !mountpoint_is_stale(&info))
 		return false;
-	return umount2(abs, MNT_DETACH | UMOUNT_NOFOLLOW) == 0;
+	return mountpoint_umount(abs, true) == 0;
 }
 
 int cmd_umount(int argc, char **argv)

@@ -12,21 +12,19 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
+#include "fs/mountpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define FS_BACKGROUND_MAX 128
-
-extern char **environ;
 
 static _Thread_local char fs_fuse_message[256]; /* libfuse's last word, for why */
 
@@ -178,6 +176,26 @@ unsigned fs_free_orphans(struct fs *fs)
 	return (unsigned)orphans.count;
 }
 
+void fs_own_root(struct fs *fs)
+{
+	struct record r = {
+		.opcode = RECORD_SETATTR,
+		.ino = STORE_ROOT_INO,
+		.timestamp_ns = clock_real_ns(),
+		.u.setattr = { .valid_mask = RECORD_SET_UID | RECORD_SET_GID, .uid = geteuid(), .gid = getegid() },
+	};
+	struct store *st;
+	bool is_new;
+
+	if (fs->read_only || geteuid() == 0)
+		return;
+	st = fs_lock(fs);
+	is_new = store_lsn_locked(st) == 0;
+	fs_unlock(fs, st);
+	if (is_new)
+		fs_submit(fs, NULL, FS_REPLY_NONE, &r, false, NULL, NULL);
+}
+
 /* text with what separates -o options escaped. */
 static void fs_escape(const char *text, char *out, size_t cap)
 {
@@ -207,8 +225,45 @@ static struct fuse_session *fs_new_session(struct fs *fs)
 	return se;
 }
 
+/* What fusermount3 (for ordinary users) wrote on what it took for stderr, as libfuse's last word. */
+static void fs_take_message(int fd)
+{
+	ssize_t len = pread(fd, fs_fuse_message, sizeof(fs_fuse_message) - 1, 0);
+	const char *prefix = "fusermount3: ";
+
+	if (len <= 0)
+		return;
+	fs_fuse_message[len] = '\0';
+	fs_fuse_message[strcspn(fs_fuse_message, "\n")] = '\0';
+	if (strncmp(fs_fuse_message, prefix, strlen(prefix)) == 0)
+		memmove(fs_fuse_message, fs_fuse_message + strlen(prefix), strlen(fs_fuse_message + strlen(prefix)) + 1);
+}
+
+/* fuse_session_mount() with what its helper says kept for the one line that we print. */
+static int fs_session_mount(struct fs *fs, const char *mountpoint)
+{
+	int said = memfd_create("fusermount3", MFD_CLOEXEC), kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	int err;
+
+	if (said >= 0 && kept >= 0)
+		dup2(said, STDERR_FILENO);
+	errno = 0;
+	err = fuse_session_mount(fs->se, mountpoint) ? -(errno ? errno : EIO) : 0;
+	if (said >= 0 && kept >= 0)
+		dup2(kept, STDERR_FILENO);
+	if (err && said >= 0)
+		fs_take_message(said);
+	if (kept >= 0)
+		close(kept);
+	if (said >= 0)
+		close(said);
+	return err;
+}
+
 int fs_mount(struct fs *fs, const char *mountpoint, char why[NODE_WHY_BYTES])
 {
+	int err;
+
 	fuse_set_log_func(fs_fuse_log);
 	fs_fuse_message[0] = '\0';
 	fs->se = fs_new_session(fs);
@@ -218,10 +273,10 @@ int fs_mount(struct fs *fs, const char *mountpoint, char why[NODE_WHY_BYTES])
 		return -EINVAL;
 	}
 	fs->mountpoint = strdup(mountpoint);
-	errno = 0;
-	if (!fs->mountpoint || fuse_session_mount(fs->se, mountpoint) != 0) {
-		snprintf(why, NODE_WHY_BYTES, "cannot mount on %.200s: %s%s", mountpoint,
-			 fs_fuse_message[0] ? fs_fuse_message : strerror(errno ? errno : EIO),
+	err = fs->mountpoint ? fs_session_mount(fs, mountpoint) : -ENOMEM;
+	if (err) {
+		snprintf(why, NODE_WHY_BYTES, "cannot mount on %s: %s%s", mountpoint,
+			 fs_fuse_message[0] ? fs_fuse_message : strerror(-err),
 			 access("/dev/fuse", F_OK) == 0 ? "" : " (there is no /dev/fuse: modprobe fuse)");
 		free(fs->mountpoint);
 		fs->mountpoint = NULL;
@@ -230,31 +285,14 @@ int fs_mount(struct fs *fs, const char *mountpoint, char why[NODE_WHY_BYTES])
 	return 0;
 }
 
-static int fs_run_fusermount(const char *mountpoint, bool lazy)
-{
-	char *argv[] = { (char *)"fusermount3", (char *)(lazy ? "-uqz" : "-uq"), (char *)"--",
-			 (char *)(uintptr_t)mountpoint, NULL };
-	pid_t pid;
-	int status, err = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
-
-	if (err)
-		return -err;
-	while (waitpid(pid, &status, 0) < 0) {
-		if (errno != EINTR)
-			return -errno;
-	}
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
-}
-
 int fs_unmount(struct fs *fs, bool lazy)
 {
+	int err;
+
 	if (!fs->mountpoint || (fs->served && fs->workers_running == 0))
 		return 0; /* the kernel has ended the session already */
-	if (geteuid() != 0)
-		return fs_run_fusermount(fs->mountpoint, lazy);
-	if (umount2(fs->mountpoint, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
-		return 0;
-	return errno == EINVAL || errno == ENOENT ? 0 : -errno;
+	err = mountpoint_umount(fs->mountpoint, lazy);
+	return err == -EINVAL || err == -ENOENT ? 0 : err;
 }
 
 void fs_destroy(struct fs *fs)

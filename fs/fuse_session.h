@@ -16,6 +16,10 @@ int fs_create(struct node *n, struct fs **ret_fs);
 /* Frees what a crash left unlinked but not freed; returns how many. Primary, before fs_serve. */
 unsigned fs_free_orphans(struct fs *fs);
 
+/* The first mount of a new volume by an ordinary user gives its root directory to that user: it is root's else, and
+ * they could make nothing in it. Primary, before fs_serve. */
+void fs_own_root(struct fs *fs);
+
 /* mountpoint: absolute, checked by mountpoint_check(). -errno with why filled. */
 int fs_mount(struct fs *fs, const char *mountpoint, char why[NODE_WHY_BYTES]);
 

@@ -3,8 +3,10 @@
 #include "config.h"
 
 #include "common/diag.h"
+#include "common/io.h"
 #include "fs/cmd.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,11 +39,21 @@ static void main_usage(FILE *out)
 	fprintf(out, "\nkvfs COMMAND --help says more; kvfs --version prints the version. Volumes are made by mkfs.kvfs.\n");
 }
 
+/* What was printed has to have arrived. */
+static int main_finish(int code)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	diag_error("cannot write the output: %s", strerror(errno));
+	return code ? code : CMD_FAILED;
+}
+
 int main(int argc, char **argv)
 {
 	const char *slash = strrchr(argv[0], '/'), *self = slash ? slash + 1 : argv[0];
 	size_t i;
 
+	io_process_init();
 	diag_init("kvfs");
 	if (strcmp(self, "mount.kvfs") == 0 || strcmp(self, "mount.fuse.kvfs") == 0)
 		return cmd_mount_helper(argc, argv);
@@ -59,7 +71,7 @@ int main(int argc, char **argv)
 	}
 	for (i = 0; i < COMMAND_COUNT; i++) {
 		if (strcmp(argv[1], commands[i].name) == 0)
-			return commands[i].run(argc - 1, argv + 1);
+			return main_finish(commands[i].run(argc - 1, argv + 1));
 	}
 	diag_error("unknown command '%s'; see kvfs --help", argv[1]);
 	return CMD_USAGE;

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define MOUNTPOINT_MISSING "does not exist; make it with mkdir"
 #define MOUNTPOINT_ASK_MS 5000
+
+extern char **environ;
 
 int mountpoint_absolute(const char *path, char ret_abs[PATH_MAX])
 {
@@ -115,7 +120,7 @@ int mountpoint_find(const char *abs, struct mount_info *ret_info)
 
 static int mountpoint_refuse(int err, const char *abs, const char *what, char *why, size_t why_cap)
 {
-	snprintf(why, why_cap, "mount point %s %s", abs, what);
+	snprintf(why, why_cap, "mount point %.4095s %s", abs, what);
 	return err;
 }
 
@@ -146,6 +151,43 @@ bool mountpoint_is_stale(const struct mount_info *info)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
+int mountpoint_umount(const char *abs, bool lazy)
+{
+	char *argv[] = { (char *)"fusermount3", (char *)(lazy ? "-uqz" : "-uq"), (char *)"--",
+			 (char *)(uintptr_t)abs, NULL };
+	pid_t pid;
+	int status, err;
+
+	if (geteuid() == 0)
+		return umount2(abs, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0 ? 0 : -errno;
+	err = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
+	if (err)
+		return -err;
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
+}
+
+/* Whether inner is outer or lies in it; both are resolved. */
+static bool mountpoint_covers(const char *outer, const char *inner)
+{
+	size_t len = strlen(outer);
+
+	return strncmp(outer, inner, len) == 0 && (inner[len] == '/' || inner[len] == '\0' || len == 1);
+}
+
+int mountpoint_check_volume(const char *abs, const char *volume, char *why, size_t why_cap)
+{
+	bool hides = mountpoint_covers(abs, volume);
+
+	if (!hides && !mountpoint_covers(volume, abs))
+		return 0;
+	return mountpoint_refuse(-EINVAL, abs, hides ? "would hide the volume itself; name a directory elsewhere" :
+				 "lies in the volume; name a directory elsewhere", why, why_cap);
+}
+
 int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t why_cap)
 {
 	struct mount_info info;
@@ -153,24 +195,26 @@ int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t
 	int err = mountpoint_absolute(path, ret_abs);
 
 	if (err)
-		return mountpoint_refuse(err, path, err == -ENOENT ? "does not exist" : strerror(-err), why, why_cap);
+		return mountpoint_refuse(err, path, err == -ENOENT ? MOUNTPOINT_MISSING : strerror(-err), why,
+					 why_cap);
 	while (mountpoint_find(ret_abs, &info) == 0) {
 		if (!mountpoint_is_stale(&info)) {
-			snprintf(why, why_cap, "mount point %s is in use: %s (%s) is mounted there", ret_abs,
-				 info.source, info.type);
+			snprintf(why, why_cap, "mount point %s is in use: %.1000s (%s) is mounted there; umount it first or "
+				 "name another", ret_abs, info.source, info.type);
 			return -EBUSY;
 		}
-		if (umount2(ret_abs, MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
-			return mountpoint_refuse(-errno, ret_abs, "holds the stale mount of a dead kvfs that cannot be "
-						 "taken away", why, why_cap);
+		err = mountpoint_umount(ret_abs, true);
+		if (err)
+			return mountpoint_refuse(err, ret_abs, "holds the stale mount of a dead kvfs that cannot be "
+						 "taken away; do it as root: umount -l", why, why_cap);
 		diag_info("took the stale mount of a dead kvfs off %s", ret_abs);
 	}
 	if (!realpath(path, ret_abs))
-		return mountpoint_refuse(-errno, path, errno == ENOENT ? "does not exist" : strerror(errno), why, why_cap);
+		return mountpoint_refuse(-errno, path, errno == ENOENT ? MOUNTPOINT_MISSING : strerror(errno), why, why_cap);
 	if (stat(ret_abs, &st) != 0)
 		return mountpoint_refuse(-errno, ret_abs, strerror(errno), why, why_cap);
 	if (!S_ISDIR(st.st_mode))
-		return mountpoint_refuse(-ENOTDIR, ret_abs, "is not a directory", why, why_cap);
+		return mountpoint_refuse(-ENOTDIR, ret_abs, "is not a directory; name an empty one", why, why_cap);
 	return 0;
 }
 
@@ -194,6 +238,8 @@ int mountpoint_volume(const char *where, char ret_volume[PATH_MAX], char *why, s
 	}
 	if (access(where, F_OK) != 0)
 		snprintf(why, why_cap, "%s: %s", where, strerror(errno));
+	else if (access("/proc/self/mountinfo", R_OK) != 0)
+		snprintf(why, why_cap, "%s is no kvfs volume, and mount points are not known without /proc", where);
 	else
 		snprintf(why, why_cap, "%s is neither a kvfs volume nor a mount point of one", where);
 	return err;

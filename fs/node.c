@@ -54,6 +54,19 @@ static int node_size(struct node *n, char *why)
 	return 0;
 }
 
+static const char *node_memory_remedy(int err)
+{
+	switch (err) {
+	case -EMFILE:
+	case -ENFILE:
+		return "raise the limit of open files (ulimit -n)";
+	case -EFBIG:
+		return "raise the limit of file sizes (ulimit -f)";
+	default:
+		return "give a smaller arena=";
+	}
+}
+
 static int node_open_memory(struct node *n, char *why)
 {
 	struct store_config cfg = { .inodes_max = n->inodes_max };
@@ -62,8 +75,8 @@ static int node_open_memory(struct node *n, char *why)
 
 	err = region_pool_create(&region_memfd_ops, n->arena_bytes, n->opt->mr_cache_bytes, &n->regions);
 	if (err) {
-		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s: %s; give a smaller arena=",
-			 units_format_size(n->arena_bytes, want), strerror(-err));
+		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s: %s; %s",
+			 units_format_size(n->arena_bytes, want), strerror(-err), node_memory_remedy(err));
 		return err;
 	}
 	n->slab = slab_create(n->regions);
@@ -71,7 +84,7 @@ static int node_open_memory(struct node *n, char *why)
 	return n->store ? 0 : node_fail(why, -ENOMEM, "cannot make the store");
 }
 
-static int node_open_log(struct node *n, struct oplog_range *ret_range, char *why)
+static int node_open_log(struct node *n, const struct node_media *media, struct oplog_range *ret_range, char *why)
 {
 	struct oplog_config cfg = {
 		.node_id = n->vol->super.node_id,
@@ -84,11 +97,14 @@ static int node_open_log(struct node *n, struct oplog_range *ret_range, char *wh
 	memcpy(cfg.uuid, n->vol->super.uuid, sizeof(cfg.uuid));
 	err = ckpt_open(n->vol->dirfd, false, n->vol->super.uuid, &n->ckpt);
 	if (err)
-		return node_fail(why, err, "cannot open the volume's checkpoints");
-	err = oplog_open(&logdev_pmemlog_ops, n->vol->dirfd, &cfg, &n->log, ret_range, &reason);
+		return node_fail(why, err, "cannot open its checkpoints (ckpt, see fsck.kvfs)");
+	if (media && media->ckpt)
+		ckpt_set_hooks(n->ckpt, media->ckpt);
+	err = oplog_open(media && media->log ? media->log : &logdev_pmemlog_ops, n->vol->dirfd, &cfg, &n->log,
+			 ret_range, &reason);
 	if (!err)
 		return 0;
-	snprintf(why, NODE_WHY_BYTES, "cannot open the volume's log: %s; see fsck.kvfs",
+	snprintf(why, NODE_WHY_BYTES, "cannot open its log (log.0, log.1): %s; see fsck.kvfs",
 		 reason ? reason : strerror(-err));
 	return err;
 }
@@ -117,7 +133,7 @@ static int node_load_ckpt(struct node *n, char *why)
 	uint64_t began = clock_mono_ns();
 
 	if (count < 0)
-		return node_fail(why, count, "the volume's checkpoints cannot be listed");
+		return node_fail(why, count, "its checkpoints cannot be listed");
 	for (i = 0; i < count; i++) {
 		const char *reason = NULL;
 
@@ -211,7 +227,7 @@ static int node_recover_resync(struct node *n, char *why)
 	int err;
 
 	if (n->opt->role == OPTIONS_MOUNT) {
-		snprintf(why, NODE_WHY_BYTES, "%s: a resync did not finish: let kvfs mirror finish it first", n->vol->path);
+		snprintf(why, NODE_WHY_BYTES, "a resync did not finish: let kvfs mirror finish it first");
 		return -EUCLEAN;
 	}
 	err = ckpt_wipe(n->ckpt);
@@ -220,10 +236,10 @@ static int node_recover_resync(struct node *n, char *why)
 	return err ? node_fail(why, err, "an unfinished resync cannot be cleared") : 0;
 }
 
-static int node_recover(struct node *n, char *why)
+static int node_recover(struct node *n, const struct node_media *media, char *why)
 {
 	struct oplog_range range = { .first_lsn = 0 };
-	int err = node_open_log(n, &range, why);
+	int err = node_open_log(n, media, &range, why);
 
 	if (err)
 		return err;
@@ -284,7 +300,21 @@ static void node_init_locks(struct node *n)
 	thread_cond_init(&n->changed);
 }
 
-int node_open(const struct options *opt, const char *path, struct node **ret_node, char why[NODE_WHY_BYTES])
+/* why begins with the volume's path. */
+static void node_name_volume(const struct node *n, char *why)
+{
+	size_t path_len = strlen(n->vol->path), why_len = strlen(why);
+
+	if (path_len + why_len + 3 > NODE_WHY_BYTES)
+		why_len = NODE_WHY_BYTES - 3 - path_len; /* a path is shorter than PATH_MAX */
+	memmove(why + path_len + 2, why, why_len);
+	memcpy(why, n->vol->path, path_len);
+	memcpy(why + path_len, ": ", 2);
+	why[path_len + 2 + why_len] = '\0';
+}
+
+int node_open(const struct options *opt, const char *path, const struct node_media *media, struct node **ret_node,
+	      char why[NODE_WHY_BYTES])
 {
 	struct node *n = calloc(1, sizeof(*n));
 	const char *reason = NULL;
@@ -306,12 +336,14 @@ int node_open(const struct options *opt, const char *path, struct node **ret_nod
 	if (!err)
 		err = node_open_memory(n, why);
 	if (!err)
-		err = node_recover(n, why);
+		err = node_recover(n, media, why);
 	if (!err)
 		err = node_promote(n, why);
 	if (!err && (err = node_ckpt_start(n)) != 0)
 		node_fail(why, err, "cannot start the checkpoint thread");
 	if (err) {
+		if (n->vol)
+			node_name_volume(n, why);
 		node_close(n);
 		return err;
 	}

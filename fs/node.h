@@ -23,9 +23,16 @@
 #include "replication/mirror.h"
 #include "replication/primary.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 
-#define NODE_WHY_BYTES 512
+#define NODE_WHY_BYTES (PATH_MAX + 512) /* a sentence with a path */
+
+/* Where the log and the checkpoints lie: other media than the volume's own, with the faults a test wants. */
+struct node_media {
+	const struct logdev_ops *log;         /* NULL: libpmemlog pools */
+	const struct ckpt_hooks *ckpt;        /* NULL: the system's calls; outlives the node */
+};
 
 struct view; /* a mirror's read-only view: what changed (mirror_view.h) */
 
@@ -66,10 +73,12 @@ struct node {
 };
 
 /*
- * Opens path's volume and brings its state into memory; ready for appends when it returns.
+ * Opens path's volume and brings its state into memory; ready for appends when it returns. media is NULL but in
+ * tests.
  * -errno with why filled: see volume_open; -ENOMEM, -EUCLEAN (log hole), -EBADMSG, ...
  */
-int node_open(const struct options *opt, const char *path, struct node **ret_node, char why[NODE_WHY_BYTES]);
+int node_open(const struct options *opt, const char *path, const struct node_media *media, struct node **ret_node,
+	      char why[NODE_WHY_BYTES]);
 
 /* Starts the commit queue and the links to the mirrors; waits for min_mirrors as connect_timeout says. */
 int node_start_primary(struct node *n, char why[NODE_WHY_BYTES]);

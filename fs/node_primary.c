@@ -95,7 +95,7 @@ static int node_wait_mirrors(struct node *n, char *why)
 
 	node_name_missing(n, missing, sizeof(missing));
 	if (err) {
-		snprintf(why, NODE_WHY_BYTES, "%s (min_mirrors=%u)",
+		snprintf(why, NODE_WHY_BYTES, "%s; start it (kvfs mirror), or go on with fewer than min_mirrors=%u",
 			 missing[0] ? missing : reason ? reason : strerror(-err), n->opt->min_mirrors);
 		return err;
 	}

@@ -184,6 +184,10 @@ static int option_add_addr(const struct option_def *d, struct options_addrs *fie
 		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s: %s", d->name, value, reason);
 		return -EINVAL;
 	}
+	if (field->list[at].kind != ADDR_SHM && field->list[at].port == 0) {
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s: the port is from 1 to 65535", d->name, value);
+		return -EINVAL;
+	}
 	field->count = at + 1;
 	return 0;
 }
@@ -299,6 +303,25 @@ int options_set_list(struct options *o, const char *list, enum options_source so
 	return 0;
 }
 
+/* One line of a file, which it may change. */
+static int option_set_line(struct options *o, char *line, enum options_source source, char *why)
+{
+	char *text = line + strspn(line, " \t");
+	size_t len = strcspn(text, "#\r\n");
+
+	while (len > 0 && (text[len - 1] == ' ' || text[len - 1] == '\t'))
+		len--;
+	text[len] = '\0';
+	return len ? options_set(o, text, source, why) : 0;
+}
+
+static int option_file_error(const char *path, int err, char *why)
+{
+	snprintf(why, OPTIONS_WHY_BYTES, "cannot read %.300s: %s%s", path, strerror(-err),
+		 err == -EACCES ? "; run as the volume's owner or root" : "");
+	return err;
+}
+
 int options_read_file(struct options *o, const char *path, enum options_source source,
 		      char why[OPTIONS_WHY_BYTES])
 {
@@ -307,26 +330,21 @@ int options_read_file(struct options *o, const char *path, enum options_source s
 	unsigned number = 0;
 	int err = 0;
 
-	if (!f) {
-		err = errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-		if (err)
-			snprintf(why, OPTIONS_WHY_BYTES, "cannot read %s: %s", path, strerror(-err));
-		return err;
-	}
+	if (!f)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : option_file_error(path, -errno, why);
 	while (!err && fgets(line, sizeof(line), f)) {
-		char *text = line + strspn(line, " \t");
-		size_t len = strcspn(text, "#\r\n");
-
 		number++;
-		while (len > 0 && (text[len - 1] == ' ' || text[len - 1] == '\t'))
-			len--;
-		text[len] = '\0';
-		if (!len)
-			continue;
-		err = options_set(o, text, source, reason);
+		if (strlen(line) + 1 == sizeof(line) && !strchr(line, '\n')) {
+			snprintf(reason, sizeof(reason), "longer than %zu bytes", sizeof(line) - 2);
+			err = -EINVAL;
+		} else {
+			err = option_set_line(o, line, source, reason);
+		}
 		if (err)
 			snprintf(why, OPTIONS_WHY_BYTES, "%.200s line %u: %.250s", path, number, reason);
 	}
+	if (!err && ferror(f))
+		err = option_file_error(path, -errno, why);
 	fclose(f);
 	return err;
 }

@@ -56,7 +56,8 @@ int options_set(struct options *o, const char *text, enum options_source source,
 int options_set_list(struct options *o, const char *list, enum options_source source,
 		     char why[OPTIONS_WHY_BYTES]);
 
-/* key=value lines, '#' comments. A file that does not exist is fine. -EINVAL, -EIO with why. */
+/* key=value lines, '#' comments. A file that does not exist is fine. -EINVAL, and errors of open
+ * and read, with why. */
 int options_read_file(struct options *o, const char *path, enum options_source source,
 		      char why[OPTIONS_WHY_BYTES]);
 

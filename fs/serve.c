@@ -19,11 +19,15 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SERVE_GRACE_NS (2 * NSEC_PER_SEC) /* for processes that still use a mount being taken away */
+#define SERVE_FILES_MIN 256
 
 struct serve {
 	const struct serve_args *args;
@@ -49,6 +53,29 @@ static int serve_signals(struct serve *s)
 	return s->signal_fd < 0 ? -errno : 0;
 }
 
+/*
+ * Memory segments, lanes and logs each take descriptors: better refused here than in the middle of a resync. The
+ * log's library takes paths, so its pools are opened through /proc/self/fd.
+ */
+static int serve_check_machine(struct serve *s)
+{
+	struct rlimit files;
+
+	if (access("/proc/self/fd", X_OK) != 0) {
+		snprintf(s->why, sizeof(s->why), "/proc is needed and is not there: mount -t proc proc /proc");
+		return -ENOENT;
+	}
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+		return -errno;
+	if (files.rlim_max < SERVE_FILES_MIN) {
+		snprintf(s->why, sizeof(s->why), "only %llu open files are allowed; raise the limit (ulimit -n) to at least %d",
+			 (unsigned long long)files.rlim_max, SERVE_FILES_MIN);
+		return -EMFILE;
+	}
+	files.rlim_cur = files.rlim_max;
+	return setrlimit(RLIMIT_NOFILE, &files) == 0 ? 0 : -errno;
+}
+
 static void serve_say_recovered(struct serve *s)
 {
 	const struct node *n = s->node;
@@ -63,6 +90,16 @@ static void serve_say_recovered(struct serve *s)
 		  n->recovered.orphans ? ", unlinked files freed" : "");
 }
 
+/* The library then takes a disk for persistent memory, and what it calls durable is in a cache. */
+static void serve_warn_forced(const struct node *n)
+{
+	const char *force = getenv("PMEM_IS_PMEM_FORCE");
+
+	if (force && strcmp(force, "1") == 0 && !n->vol->super.is_pmem)
+		diag_warn("%s: PMEM_IS_PMEM_FORCE=1, but this is an ordinary file: a power cut may lose acknowledged "
+			  "writes; unset it", n->vol->path);
+}
+
 /* The file system, and with it what the replication side calls into. */
 static int serve_open_fs(struct serve *s)
 {
@@ -70,6 +107,7 @@ static int serve_open_fs(struct serve *s)
 
 	if (!err && s->node->commit) {
 		s->node->recovered.orphans = fs_free_orphans(s->fs);
+		fs_own_root(s->fs);
 	} else if (!err) {
 		err = fs_mount(s->fs, s->args->mountpoint, s->why);
 		if (err)
@@ -86,8 +124,10 @@ static int serve_open(struct serve *s)
 {
 	const struct serve_args *a = s->args;
 	bool primary = a->opt.role == OPTIONS_MOUNT;
-	int err = node_open(&a->opt, a->volume, &s->node, s->why);
+	int err = node_open(&a->opt, a->volume, NULL, &s->node, s->why);
 
+	if (!err)
+		serve_warn_forced(s->node);
 	if (!err && primary)
 		err = node_start_primary(s->node, s->why);
 	if (!err && a->mountpoint[0])
@@ -146,6 +186,9 @@ int serve_run(void *args)
 	struct serve s = { .args = args, .signal_fd = -1 };
 	int err = serve_signals(&s);
 
+	umask(077); /* the caller's may take our own rights away; requests bring theirs */
+	if (!err)
+		err = serve_check_machine(&s);
 	if (!err)
 		err = serve_open(&s);
 	if (err) {

@@ -5,7 +5,9 @@
 #include "common/diag.h"
 #include "fs/cmd.h"
 #include "fs/mountpoint.h"
+#include "fs/node.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,19 +76,23 @@ static int serve_read_files(struct serve_args *a)
 		err = options_finish(&a->opt, why);
 	if (err)
 		diag_error("%s", why);
-	return err ? CMD_USAGE : 0;
+	return !err ? 0 : err == -EINVAL ? CMD_USAGE : CMD_FAILED;
 }
 
 /* The volume by its full path: it becomes the mount's source, by which umount and status find it. */
 static int serve_resolve(struct serve_args *a, const char *volume, const char *mountpoint)
 {
-	char why[512];
+	char why[NODE_WHY_BYTES];
 
 	if (!realpath(volume, a->volume))
 		snprintf(a->volume, sizeof(a->volume), "%s", volume); /* volume_open says what is wrong */
 	if (mountpoint && mountpoint_check(mountpoint, a->mountpoint, why, sizeof(why)) != 0) {
 		diag_error("%s", why);
 		return CMD_FAILED;
+	}
+	if (mountpoint && mountpoint_check_volume(a->mountpoint, a->volume, why, sizeof(why)) != 0) {
+		diag_error("%s", why);
+		return CMD_USAGE;
 	}
 	return 0;
 }
@@ -116,6 +122,10 @@ int serve_parse(enum options_role role, int argc, char **argv, struct serve_args
 		diag_error("%s; see kvfs %s --help", count > 2 ? "too many arguments" :
 			   role == OPTIONS_MOUNT ? "VOLUME and MOUNTPOINT are needed" : "VOLUME is needed",
 			   serve_name(role));
+		return CMD_USAGE;
+	}
+	if (!*places[0] || (count == 2 && !*places[1])) {
+		diag_error("%s is empty; see kvfs %s --help", !*places[0] ? "VOLUME" : "MOUNTPOINT", serve_name(role));
 		return CMD_USAGE;
 	}
 	snprintf(ret_args->volume, sizeof(ret_args->volume), "%s", places[0]);

@@ -27,6 +27,7 @@
 #define CKPT_SEG_BYTES (64ULL << 20)   /* a segment is closed at about this size */
 
 struct ckpt;
+struct ckpt_hooks; /* ckpt_io.h */
 struct ckpt_writer;
 
 struct ckpt_info {
@@ -47,6 +48,9 @@ struct ckpt_stats { /* of the last or running checkpoint, and since open */
 /* Opens (and with create makes) the directory "ckpt" in dirfd. -ENOENT, -EIO, ... */
 int ckpt_open(int dirfd, bool create, const uint8_t uuid[16], struct ckpt **ret_ckpt);
 void ckpt_close(struct ckpt *c);
+
+/* Copies hooks (ops NULL: the system's). Before any other call on c. */
+void ckpt_set_hooks(struct ckpt *c, const struct ckpt_hooks *hooks);
 
 /*
  * The checkpoints on media with a valid manifest, newest first (at most two). Returns the count, or

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_LOG_CKPT_INTERNAL_H
 #define KVFS_LOG_CKPT_INTERNAL_H
-/* What the checkpoint's own files share, and the seam its tests use (ckpt_set_hooks). */
+/* What the checkpoint's own files share. */
 #include "log/ckpt.h"
 #include "log/ckpt_codec.h"
 #include "log/ckpt_io.h"
@@ -29,9 +29,6 @@ struct ckpt {
 	struct ckpt_stats stats;
 	uint64_t start_ns;          /* of the running checkpoint */
 };
-
-/* Copies hooks (ops NULL: the system's). Before any other call on c. */
-void ckpt_set_hooks(struct ckpt *c, const struct ckpt_hooks *hooks);
 
 enum ckpt_name_kind { CKPT_NAME_SEG, CKPT_NAME_MANIFEST, CKPT_NAME_TMP, CKPT_NAME_OTHER };
 

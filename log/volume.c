@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static __thread char why_text[768];
+static __thread char why_text[PATH_MAX + 512];
 
 __attribute__((format(printf, 3, 4))) static int because(int err, const char **ret_why,
 							 const char *fmt, ...)
@@ -123,8 +124,8 @@ static int read_superblock(struct volume *v, const char **ret_why)
 	case 0:
 		break;
 	case -ENODATA:
-		return because(err, ret_why, "%s: not a kvfs volume (%s/%s holds no superblock)", v->path,
-			       v->path, VOLUME_SUPERBLOCK_NAME);
+		return because(err, ret_why, "%s: not a kvfs volume (its file %s holds no superblock)", v->path,
+			       VOLUME_SUPERBLOCK_NAME);
 	case -EPROTONOSUPPORT:
 		return because(err, ret_why, "%s: made by another version of kvfs (this one reads format "
 			       "%u); use a kvfs that knows its format and features", v->path,

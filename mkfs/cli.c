@@ -39,14 +39,15 @@ int cli_next(const struct cli *cli, int argc, char **argv)
 	build_tables(cli, letters, longs);
 	code = getopt_long(argc, argv, letters, longs, NULL);
 	if (code == ':') {
-		diag_error("option '%s' needs an argument", argv[optind - 1]);
+		diag_error("option '%s' needs an argument; see %s --help", argv[optind - 1], cli->program);
 		return '?';
 	}
 	if (code == '?') {
 		if (optopt > 0 && optopt < 256 && strncmp(argv[at], "--", 2) != 0)
-			diag_error("unknown option '-%c'", optopt);
+			diag_error("unknown option '-%c'; see %s --help", optopt, cli->program);
 		else
-			diag_error("unknown or wrongly used option '%s'", argv[optind - 1]);
+			diag_error("unknown or wrongly used option '%s'; see %s --help", argv[optind - 1],
+				   cli->program);
 	}
 	return code;
 }
@@ -67,9 +68,4 @@ void cli_print_help(const struct cli *cli)
 		printf("  %-24s %s\n", left, o->help);
 	}
 	printf("\n%s\n", cli->footer);
-}
-
-void cli_hint(const struct cli *cli)
-{
-	fprintf(stderr, "%s: try '%s --help'\n", cli->program, cli->program);
 }

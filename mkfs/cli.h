@@ -27,8 +27,4 @@ struct cli {
 int cli_next(const struct cli *cli, int argc, char **argv);
 
 void cli_print_help(const struct cli *cli);
-
-/* One line on stderr that says how to get help. */
-void cli_hint(const struct cli *cli);
-
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fsck.kvfs: options, lock, and the order of the checks. Findings: fsck_report.c. */
 #include "common/diag.h"
+#include "common/io.h"
 #include "mkfs/cli.h"
 #include "mkfs/fsck_internal.h"
 
@@ -10,6 +11,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -51,7 +53,7 @@ static int parse_options(int argc, char **argv, struct fsck *f, bool *ret_progre
 		case OPTION_PROGRESS: *ret_progress = true; break;
 		case 'V': printf("fsck.kvfs %s\n", PACKAGE_VERSION); return FSCK_OK;
 		case 'h': cli_print_help(&cli); return FSCK_OK;
-		default: cli_hint(&cli); return FSCK_USAGE;
+		default: return FSCK_USAGE;
 		}
 	}
 	if (no && f->repair) {
@@ -59,8 +61,8 @@ static int parse_options(int argc, char **argv, struct fsck *f, bool *ret_progre
 		return FSCK_USAGE;
 	}
 	if (argc - optind != 1 || argv[optind][0] == '\0') {
-		diag_error(argc == optind ? "no VOLUME given" : "give exactly one VOLUME");
-		cli_hint(&cli);
+		diag_error("%s; see %s --help", argc == optind ? "no VOLUME given" : "give exactly one VOLUME",
+			   cli.program);
 		return FSCK_USAGE;
 	}
 	f->path = argv[optind];
@@ -104,6 +106,8 @@ int main(int argc, char **argv)
 	bool progress = false;
 	int status;
 
+	io_process_init();
+	umask(077); /* the caller's may take our own rights away */
 	diag_init(cli.program);
 	status = parse_options(argc, argv, &f, &progress);
 	if (status >= 0)

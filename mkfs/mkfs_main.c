@@ -4,6 +4,7 @@
  * why not. Inspecting is place.c, making is make.c, the summary is mkfs_report.c.
  */
 #include "common/diag.h"
+#include "common/io.h"
 #include "common/units.h"
 #include "log/logdev.h"
 #include "mkfs/cli.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "config.h"
 
@@ -68,12 +70,12 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o)
 		case 'q': o->quiet = true; break;
 		case 'V': printf("mkfs.kvfs %s\n", PACKAGE_VERSION); return EXIT_OK;
 		case 'h': cli_print_help(&cli); return EXIT_OK;
-		default: cli_hint(&cli); return EXIT_USAGE;
+		default: return EXIT_USAGE;
 		}
 	}
 	if (argc - optind != 1 || argv[optind][0] == '\0') {
-		diag_error(argc == optind ? "no VOLUME given" : "give exactly one VOLUME");
-		cli_hint(&cli);
+		diag_error("%s; see %s --help", argc == optind ? "no VOLUME given" : "give exactly one VOLUME",
+			   cli.program);
 		return EXIT_USAGE;
 	}
 	o->path = argv[optind];
@@ -218,6 +220,8 @@ int main(int argc, char **argv)
 	const char *why;
 	int status;
 
+	io_process_init();
+	umask(077); /* the caller's may take our own rights away */
 	diag_init(cli.program);
 	status = parse_options(argc, argv, &o);
 	if (status >= 0)
@@ -236,6 +240,10 @@ int main(int argc, char **argv)
 		return status;
 	if (o.join && !plan_join(o.join, &plan))
 		return EXIT_FAILED;
+	if (access("/proc/self/fd", X_OK) != 0) {
+		diag_error("/proc is needed and is not there: mount -t proc proc /proc");
+		return EXIT_FAILED;
+	}
 	if (place_open(o.path, &place, &why) != 0) {
 		diag_error("%s", why);
 		return EXIT_FAILED;
