@@ -34,7 +34,7 @@ struct oplog_mark {
  * within about OPLOG_KEEP_BYTES a pool.
  */
 #define OPLOG_FORGET_BYTES (8ULL << 20)
-#define OPLOG_KEEP_BYTES (64ULL << 20)
+#define OPLOG_KEEP_BYTES (128ULL << 20)
 
 #define OPLOG_GENERATION_BYTES \
 	(sizeof(struct record_header) + sizeof(struct record_common) + \

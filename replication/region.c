@@ -22,6 +22,10 @@
 /* How long a get waits for a region that the thread is just preparing or giving back. */
 #define REGION_BUSY_WAIT_NS (10ULL * 1000000000ULL)
 
+/* How long a region stays LEAVING after the last put: values that are deleted and written again (the usual
+ * case) find warm memory. */
+#define REGION_LINGER_NS (3 * NSEC_PER_SEC)
+
 enum region_state { REGION_BARE, REGION_READY, REGION_LEAVING, REGION_USED, REGION_BUSY, REGION_STATES };
 
 #define REGION_NONE UINT32_MAX
@@ -49,6 +53,7 @@ struct region_pool {
 	uint32_t head[REGION_STATES]; /* lists; USED and BUSY have none */
 	bool commit_failed;    /* the machine is out of memory: no more ahead until something changes */
 	bool stop;
+	uint64_t linger_until_ns; /* no region leaves before */
 	uint64_t hits, misses;
 	struct region_slot slot[];
 };
@@ -123,8 +128,9 @@ static void busy_end_locked(struct region_pool *p, uint32_t i, enum region_state
 	pthread_cond_broadcast(&p->idle);
 }
 
-/* One step towards the reserve; false when there is nothing to do. Drops and retakes the lock. */
-static bool balance_locked(struct region_pool *p)
+/* One step towards the reserve; false when there is nothing to do before *ret_until_ns (0: at all). Drops and
+ * retakes the lock. */
+static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
 {
 	uint32_t i;
 	int err;
@@ -142,8 +148,13 @@ static bool balance_locked(struct region_pool *p)
 			return true;
 		}
 	}
-	if (p->count[REGION_READY] > ready_max(p))
+	if (p->count[REGION_READY] > ready_max(p)) {
 		pop_locked(p, REGION_READY, REGION_LEAVING);
+		return true;
+	}
+	*ret_until_ns = p->count[REGION_LEAVING] ? p->linger_until_ns : 0;
+	if (*ret_until_ns > clock_mono_ns() && !p->commit_failed)
+		return false;
 	i = pop_locked(p, REGION_LEAVING, REGION_BUSY);
 	if (i == REGION_NONE)
 		return false;
@@ -162,7 +173,13 @@ static void *region_thread(void *arg)
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop) {
-		if (!balance_locked(p) && !p->stop)
+		uint64_t until_ns;
+
+		if (balance_locked(p, &until_ns) || p->stop)
+			continue;
+		if (until_ns)
+			thread_cond_wait_until(&p->work, &p->lock, until_ns);
+		else
 			pthread_cond_wait(&p->work, &p->lock);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -311,7 +328,9 @@ void region_put(struct region_pool *p, const struct region *r)
 		state_set_locked(p, r->index, REGION_READY);
 	} else {
 		state_set_locked(p, r->index, REGION_LEAVING);
-		pthread_cond_signal(&p->work);
+		p->linger_until_ns = clock_mono_ns() + REGION_LINGER_NS;
+		if (p->count[REGION_LEAVING] == 1)
+			pthread_cond_signal(&p->work);
 	}
 	pthread_mutex_unlock(&p->lock);
 }

@@ -12,7 +12,7 @@ mount_cleanup()
 		"$KVFS" umount "$point" >/dev/null 2>&1 || umount -l "$point" 2>/dev/null || :
 	done
 	for volume in "$tmp"/*/; do
-		[ -S "$volume/control" ] && "$KVFS" umount "$volume" >/dev/null 2>&1
+		[ ! -S "$volume/control" ] || "$KVFS" umount "$volume" >/dev/null 2>&1 || : # a dead one's socket stays
 	done
 	rm -rf "$tmp"
 }

@@ -226,12 +226,14 @@ START_TEST(forget_drops_resident_pages_only)
 	static uint8_t big[4U << 20];
 	struct iovec iov = { big, sizeof(big) };
 	struct logdev *dev = make_pool();
+	size_t before;
 
 	memset(big, 0x5a, sizeof(big));
 	ck_assert_int_eq(OPS->append(dev, &iov, 1), 0);
-	ck_assert_uint_ge(resident_bytes(dev), sizeof(big));
+	before = resident_bytes(dev); /* these, and pages mapped ahead */
+	ck_assert_uint_ge(before, sizeof(big));
 	OPS->forget(dev, OPS->used(dev));
-	ck_assert_uint_le(resident_bytes(dev), 65536);
+	ck_assert_uint_le(resident_bytes(dev), before - sizeof(big) + 65536);
 	OPS->forget(dev, 0);
 	OPS->forget(dev, UINT64_MAX);
 	ck_assert_mem_eq(OPS->base(dev), big, sizeof(big));

@@ -214,7 +214,7 @@ END_TEST
 
 START_TEST(fields_out_of_range)
 {
-	forge_field(offsetof(struct volume_media, state), 3);
+	forge_field(offsetof(struct volume_media, state), VOLUME_RESYNCING + 1);
 	expect_refusal(-EBADMSG, "both copies");
 	forge_field(offsetof(struct volume_media, state), VOLUME_READY);
 	forge_field(offsetof(struct volume_media, label_len), 64);
