@@ -30,7 +30,8 @@ start_mirror m-key '' "$address"
 refused "key"
 unmount m-key
 
-expect 0 "$MKFS" -q -s 16M "$tmp/m-other"
+expect 0 "$MKFS" -q -s 16M "$tmp/other"
+expect 0 "$MKFS" -q -s 16M --join "$tmp/other/key" "$tmp/m-other"
 start_mirror m-other '' "$address"
 refused "other volume|another volume|volume"
 unmount m-other

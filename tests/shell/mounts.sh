@@ -15,6 +15,8 @@ fi
 for kv_tool in ASAN UBSAN TSAN; do
 	eval "export ${kv_tool}_OPTIONS=\"\${${kv_tool}_OPTIONS:+\$${kv_tool}_OPTIONS:}log_path=$tmp/sanitizer\""
 done
+LSAN_OPTIONS=suppressions=$top_srcdir/tests/lsan.supp:print_suppressions=0
+export LSAN_OPTIONS
 
 kv_cleanup()
 {
