@@ -114,10 +114,12 @@ static void fs_op_complete(struct op *op, int err)
 	if (o->reply == FS_REPLY_NONE)
 		return;
 	if (err) {
+		if (o->op.head_len)
+			doubt_note(o->fs->doubt, op);
 		fuse_reply_err(o->req, -err);
 		fs_op_take_back(o);
-	} else if (fs_op_answer(o) == -ENOENT) {
-		fs_op_take_back(o); /* interrupted */
+	} else if (fs_op_answer(o) != 0) {
+		fs_op_take_back(o); /* interrupted, or the answer did not get through */
 	}
 }
 
@@ -251,7 +253,10 @@ void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record
 	o = fs_op_new(fs, req, reply, bytes);
 	if (!o)
 		goto refuse;
-	err = fs_admit(fs, bytes, urgent, o->op.deadline_ns);
+	if (req)
+		err = fs_admit(fs, bytes, urgent, o->op.deadline_ns);
+	else /* nobody waits for it, and the caller may be answering others: never wait */
+		err = commit_admit_now(fs->commit, bytes, urgent) ? 0 : -EAGAIN;
 	if (err)
 		goto free_op;
 	o->op.admitted_bytes = bytes;

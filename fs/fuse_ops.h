@@ -12,6 +12,7 @@
  * Threads: handlers in "kv-fuse-N"; replies also from whoever moves the commit point. struct fs is constant
  * while workers run, but for the atomics.
  */
+#include "fs/fuse_doubt.h"
 #include "fs/node.h"
 
 #include <fuse_lowlevel.h>
@@ -26,6 +27,7 @@ struct fs {
 	struct node *node;
 	struct commit *commit;       /* NULL on a mirror */
 	struct fuse_session *se;
+	struct doubt *doubt;         /* NULL on a mirror */
 	char *mountpoint;
 	double cache_seconds;
 	uint64_t timeout_ns;

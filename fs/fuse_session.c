@@ -117,6 +117,7 @@ static const struct fuse_lowlevel_ops fs_lowlevel_ops = {
 int fs_create(struct node *n, struct fs **ret_fs)
 {
 	struct fs *fs = calloc(1, sizeof(*fs));
+	int err;
 
 	if (!fs)
 		return -ENOMEM;
@@ -131,8 +132,13 @@ int fs_create(struct node *n, struct fs **ret_fs)
 	pthread_mutex_init(&fs->workers_lock, NULL);
 	fs->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fs->ended_fd < 0) {
-		int err = -errno;
-
+		err = -errno;
+		free(fs);
+		return err;
+	}
+	err = fs->mirror ? 0 : doubt_create(&fs->doubt);
+	if (err) {
+		close(fs->ended_fd);
 		free(fs);
 		return err;
 	}
@@ -282,6 +288,8 @@ int fs_mount(struct fs *fs, const char *mountpoint, char why[NODE_WHY_BYTES])
 		fs->mountpoint = NULL;
 		return -EIO;
 	}
+	if (fs->doubt)
+		doubt_set_session(fs->doubt, fs->se);
 	return 0;
 }
 
@@ -299,6 +307,8 @@ void fs_destroy(struct fs *fs)
 {
 	if (!fs)
 		return;
+	if (doubt_destroy(fs->doubt) != 0)
+		return; /* the process is about to end, and takes them along */
 	if (fs->se)
 		fuse_session_destroy(fs->se);
 	if (fs->ended_fd >= 0)

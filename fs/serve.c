@@ -90,16 +90,6 @@ static void serve_say_recovered(struct serve *s)
 		  n->recovered.orphans ? ", unlinked files freed" : "");
 }
 
-/* The library then takes a disk for persistent memory, and what it calls durable is in a cache. */
-static void serve_warn_forced(const struct node *n)
-{
-	const char *force = getenv("PMEM_IS_PMEM_FORCE");
-
-	if (force && strcmp(force, "1") == 0 && !n->vol->super.is_pmem)
-		diag_warn("%s: PMEM_IS_PMEM_FORCE=1, but this is an ordinary file: a power cut may lose acknowledged "
-			  "writes; unset it", n->vol->path);
-}
-
 /* The file system, and with it what the replication side calls into. */
 static int serve_open_fs(struct serve *s)
 {
@@ -127,7 +117,6 @@ static int serve_open(struct serve *s)
 	int err = node_open(&a->opt, a->volume, NULL, &s->node, s->why);
 
 	if (!err)
-		serve_warn_forced(s->node);
 	if (!err && primary)
 		err = node_start_primary(s->node, s->why);
 	if (!err && a->mountpoint[0])

@@ -64,9 +64,10 @@ static void commit_drain_locked(struct commit *c, struct cds_list_head *done)
 	CDS_INIT_LIST_HEAD(&c->incoming);
 }
 
-/* The leader's group: what it took from incoming. */
+/* The leader's group: what it moved from incoming to appending. */
 struct commit_batch {
 	struct op *ops[COMMIT_BATCH_OPS];
+	int iov_end[COMMIT_BATCH_OPS]; /* of each op, in iov */
 	struct iovec iov[COMMIT_BATCH_IOV];
 	unsigned count;
 	int iovcnt;
@@ -74,18 +75,22 @@ struct commit_batch {
 	uint64_t admitted;
 };
 
+static uint64_t op_bytes(const struct op *op)
+{
+	return (uint64_t)op->head_len + op->data_len;
+}
+
 static bool commit_batch_add(struct commit_batch *b, struct op *op)
 {
-	uint32_t bytes = op->head_len + op->data_len;
-
 	if (b->count == COMMIT_BATCH_OPS || b->iovcnt + 1 + op->data_iovcnt > COMMIT_BATCH_IOV ||
-	    (b->count && b->bytes + bytes > COMMIT_BATCH_BYTES))
+	    (b->count && b->bytes + op_bytes(op) > COMMIT_BATCH_BYTES))
 		return false;
-	b->ops[b->count++] = op;
 	b->iov[b->iovcnt++] = (struct iovec){ op->head, op->head_len };
 	for (unsigned i = 0; i < op->data_iovcnt; i++)
 		b->iov[b->iovcnt++] = op->data[i];
-	b->bytes += bytes;
+	b->iov_end[b->count] = b->iovcnt;
+	b->ops[b->count++] = op;
+	b->bytes += op_bytes(op);
 	b->admitted += op->admitted_bytes;
 	return true;
 }
@@ -102,23 +107,53 @@ static void commit_batch_take_locked(struct commit *c, struct commit_batch *b)
 		if (!commit_batch_add(b, op))
 			break;
 		cds_list_del(&op->node);
+		cds_list_add_tail(&op->node, &c->appending);
 	}
 }
 
-/* One durable append of the group; begins the other pool when the active one is full and it may. */
+static int commit_append_range(struct commit *c, struct commit_batch *b, unsigned from, unsigned count)
+{
+	int iov_begin = from ? b->iov_end[from - 1] : 0;
+
+	return oplog_append(c->log, b->iov + iov_begin, b->iov_end[from + count - 1] - iov_begin,
+			    b->ops[from]->lsn, count, true);
+}
+
+/* How many records from `from` on fit into the rest of the active pool. */
+static unsigned commit_batch_fits(struct commit *c, const struct commit_batch *b, unsigned from)
+{
+	struct oplog_usage u;
+	uint64_t room, bytes = 0;
+	unsigned n = 0;
+
+	oplog_usage(c->log, &u);
+	room = u.active_capacity_bytes - u.active_used_bytes;
+	while (from + n < b->count && bytes + op_bytes(b->ops[from + n]) <= room)
+		bytes += op_bytes(b->ops[from + n++]);
+	return n;
+}
+
+/*
+ * One durable append of the group. Where the active pool is too full for all of it, its rest is filled and the other
+ * pool begun: no more than one record's room stays unused, which commit_admit() reckons with.
+ */
 static int commit_batch_append(struct commit *c, struct commit_batch *b)
 {
-	uint64_t first = b->ops[0]->lsn;
-	int err = oplog_append(c->log, b->iov, b->iovcnt, first, b->count, true);
+	unsigned done = 0;
+	int err = commit_append_range(c, b, 0, b->count);
 
-	if (err == -ENOSPC) {
-		err = oplog_switch(c->log, c->cfg.epoch);
+	if (!err)
+		done = b->count;
+	while (done < b->count && (!err || err == -ENOSPC)) {
+		unsigned n = commit_batch_fits(c, b, done);
+
+		err = n ? commit_append_range(c, b, done, n) : oplog_switch(c->log, c->cfg.epoch);
 		if (!err)
-			err = oplog_append(c->log, b->iov, b->iovcnt, first, b->count, true);
+			done += n;
 	}
 	if (err)
 		return err;
-	atomic_store_explicit(&c->durable_lsn, first + b->count - 1, memory_order_release);
+	atomic_store_explicit(&c->durable_lsn, b->ops[b->count - 1]->lsn, memory_order_release);
 	atomic_fetch_sub_explicit(&c->admitted, b->admitted, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->appended_records, b->count, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->appended_bytes, b->bytes, memory_order_relaxed);
@@ -126,8 +161,8 @@ static int commit_batch_append(struct commit *c, struct commit_batch *b)
 	return 0;
 }
 
-/* b: the group that could not be appended (its leader calls, and stops being one), or NULL. */
-static void commit_fail_batch(struct commit *c, struct commit_batch *b, int err)
+/* leads: the caller is the leader, whose group could not be appended; it stops being one. */
+static void commit_fail_as(struct commit *c, bool leads, int err)
 {
 	CDS_LIST_HEAD(done);
 	bool first;
@@ -137,9 +172,9 @@ static void commit_fail_batch(struct commit *c, struct commit_batch *b, int err)
 	c->failed = true;
 	atomic_store_explicit(&c->room, 0, memory_order_relaxed); /* nothing is admitted any more */
 	commit_drain_locked(c, &done);
-	if (b) {
-		for (unsigned i = 0; i < b->count; i++)
-			cds_list_add_tail(&b->ops[i]->node, &done);
+	if (leads) {
+		cds_list_splice(&c->appending, &done);
+		CDS_INIT_LIST_HEAD(&c->appending);
 		c->leader = false;
 	}
 	commit_wake_locked(c);
@@ -151,7 +186,7 @@ static void commit_fail_batch(struct commit *c, struct commit_batch *b, int err)
 
 void commit_fail(struct commit *c, int err)
 {
-	commit_fail_batch(c, NULL, err);
+	commit_fail_as(c, false, err);
 }
 
 /* Hands the group to every link. Its ops are on the pending list already: an acknowledgement may be
@@ -185,7 +220,7 @@ static bool commit_batch_run(struct commit *c, struct commit_batch *b)
 	int err = commit_batch_append(c, b);
 
 	if (err) {
-		commit_fail_batch(c, b, err);
+		commit_fail_as(c, true, err);
 		return false;
 	}
 	pthread_mutex_lock(&c->lock);
@@ -194,6 +229,7 @@ static bool commit_batch_run(struct commit *c, struct commit_batch *b)
 	for (unsigned i = 0; i < b->count; i++) {
 		if (has_links)
 			op_get(b->ops[i]);
+		cds_list_del(&b->ops[i]->node);
 		cds_list_add_tail(&b->ops[i]->node, &c->pending);
 	}
 	commit_advance_locked(c, &done);
@@ -338,6 +374,7 @@ static void *commit_timer(void *arg)
 		unsigned n = commit_expired_locked(c, &c->pending, now, expired, 0, 256);
 
 		n = commit_expired_locked(c, &c->waiters, now, expired, n, 256);
+		n = commit_expired_locked(c, &c->appending, now, expired, n, 256);
 		n = commit_expired_locked(c, &c->incoming, now, expired, n, 256);
 		if (n == 0) {
 			thread_cond_wait_until(&c->ended, &c->lock, now + COMMIT_TICK_NS);
@@ -367,6 +404,7 @@ int commit_create(struct oplog *log, const struct commit_config *cfg, struct com
 	atomic_store(&c->durable_lsn, cfg->next_lsn - 1);
 	atomic_store(&c->point, cfg->next_lsn - 1);
 	CDS_INIT_LIST_HEAD(&c->incoming);
+	CDS_INIT_LIST_HEAD(&c->appending);
 	CDS_INIT_LIST_HEAD(&c->pending);
 	CDS_INIT_LIST_HEAD(&c->waiters);
 	thread_mutex_init_adaptive(&c->lock);

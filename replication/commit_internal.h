@@ -41,6 +41,7 @@ struct commit {
 	unsigned sleepers;               /* lock: threads waiting on changed */
 	pthread_cond_t ended;            /* stopping; the timer's own: on changed, each write would wake it */
 	struct cds_list_head incoming;   /* lock: enqueued, not appended */
+	struct cds_list_head appending;  /* lock: the leader's group, on its way into the log */
 	struct cds_list_head pending;    /* lock: appended, above the commit point */
 	struct cds_list_head waiters;    /* lock: by LSN */
 	bool leader;                     /* lock */

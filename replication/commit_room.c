@@ -54,12 +54,16 @@ bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent)
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns)
 {
 	int err = 0;
+	bool ask;
 
 	if (commit_admit_now(c, bytes, urgent))
 		return 0;
-	if (!atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
+	ask = !atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed);
+	if (ask)
 		c->cfg.want_checkpoint(c->cfg.ctx);
 	pthread_mutex_lock(&c->lock);
+	if (ask)
+		c->checkpoint_err = 0; /* this one may find the disk space that the last one lacked */
 	while (!c->failed && !commit_admit_now(c, bytes, urgent)) {
 		if (err || c->checkpoint_err) {
 			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;

@@ -74,9 +74,8 @@ if command -v setpriv >/dev/null; then
 	works "no locked memory"
 fi
 
-# PMEM_IS_PMEM_FORCE drops durability on a disk: said, where it is set
+# PMEM_IS_PMEM_FORCE turns off the library's msync: kvfs then syncs itself
 expect 0 env PMEM_IS_PMEM_FORCE=1 "$KVFS" mount -o arena=64M "$tmp/v" "$tmp/m"
-one_line "PMEM_IS_PMEM_FORCE"
 works "forced persistent memory"
 
 # SIGCHLD ignored by whoever starts us; a terminal that goes away

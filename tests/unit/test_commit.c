@@ -321,10 +321,23 @@ static bool admit_and_run(struct test_op *t, bool urgent)
 	return true;
 }
 
+static void *failing_checkpointer(void *arg)
+{
+	_Atomic bool *stop = arg;
+
+	while (!atomic_load(stop)) {
+		commit_checkpoint_done(commit, -ENOSPC);
+		sched_yield();
+	}
+	return NULL;
+}
+
 START_TEST(a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint)
 {
 	static struct test_op t;
 	unsigned plain = 0, urgent = 0;
+	_Atomic bool stop;
+	pthread_t failing;
 
 	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 0);
 	while (admit_and_run(&t, false))
@@ -335,8 +348,13 @@ START_TEST(a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint)
 		urgent++;
 	ck_assert_uint_eq(urgent, 20);
 
-	commit_checkpoint_done(commit, -ENOSPC);
+	/* a writer waits for the checkpoint it asked for, and is told why it made no room */
+	commit_checkpoint_done(commit, -EIO);
+	atomic_store(&stop, false);
+	ck_assert_int_eq(thread_start(&failing, "kv-test-ckpt", failing_checkpointer, &stop), 0);
 	ck_assert_int_eq(commit_admit(commit, 1200, false, clock_mono_ns() + TIMEOUT_NS), -ENOSPC);
+	atomic_store(&stop, true);
+	pthread_join(failing, NULL);
 
 	ck_assert_int_eq(commit_switch_log(commit), -EBUSY);
 	oplog_covered(oplog, commit_durable_lsn(commit));
