@@ -106,6 +106,8 @@ int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_confi
 			goto close_log;
 	}
 	rc = oplog_pools_order(log, ret_why);
+	if (rc == 0)
+		rc = oplog_check_tail(log, ret_why);
 	if (rc != 0)
 		goto close_log;
 	log_range(log, ret_range);

@@ -111,6 +111,10 @@ struct oplog_mark oplog_pool_find(const struct oplog_pool *p, uint64_t lsn);
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
 		    struct oplog_pool *p, const char **ret_why);
 
+/* After ordering: -EBADMSG with *ret_why (valid in this thread) when valid records follow the active
+ * pool's first invalid one, which a crash does not leave. */
+int oplog_check_tail(struct oplog *log, const char **ret_why);
+
 /* Orders the scanned pools: the active one, and whether the other continues into it. */
 int oplog_pools_order(struct oplog *log, const char **ret_why);
 
