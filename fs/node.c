@@ -151,6 +151,7 @@ static int node_load_ckpt(struct node *n, char *why)
 		if (err != -EBADMSG || i + 1 == count)
 			return err;
 		diag_warn("%s; trying the one before it", why);
+		ckpt_mark_bad(n->ckpt, infos[i].number, true); /* sound files, perhaps: not to be built on */
 		err = node_renew_store(n);
 		if (err)
 			return node_fail(why, err, "cannot make the store");

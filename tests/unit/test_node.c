@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A node without FUSE and without a peer: which state it recovers, and a mirror's hooks called as kv-mirror does. */
+#include "tests/unit/node_crash.h"
+
+#include "tests/unit/unit_main.h"
+
+static struct crash_volume volume;
+
+static void volume_make(enum options_role role)
+{
+	const char *why = "";
+	struct volume *v;
+
+	crash_volume_make(&volume, 1, false);
+	if (role == OPTIONS_MOUNT)
+		return;
+	options_init(&volume.opt, role);
+	volume.opt.arena_bytes = 64 << 20;
+	volume.opt.mr_cache_bytes = 0;
+	volume.opt.inodes_max = 4096;
+	ck_assert_int_eq(volume_open(volume.path, false, &v, &why), 0);
+	v->super.is_mirror = true;
+	ck_assert_int_eq(volume_write_super(v), 0);
+	volume_close(v);
+}
+
+static struct node *node_start(void)
+{
+	char why[NODE_WHY_BYTES] = "";
+	struct node *n = NULL;
+
+	crash_volume_restart(&volume, UINT_MAX);
+	ck_assert_msg(node_open(&volume.opt, volume.path, &volume.media, &n, why) == 0, "%s", why);
+	return n;
+}
+
+static uint64_t node_lsn(struct node *n)
+{
+	uint64_t lsn;
+
+	store_lock(n->store);
+	lsn = store_lsn_locked(n->store);
+	store_unlock(n->store);
+	return lsn;
+}
+
+/* One more file, in the log and in the store. Returns its record's LSN. */
+static uint64_t put(struct node *n, uint64_t epoch)
+{
+	uint8_t head[RECORD_HEAD_MAX];
+	char name[32];
+	struct record r = { .opcode = RECORD_CREATE, .gen = 1, .timestamp_ns = 1000, .lsn = node_lsn(n) + 1,
+			    .epoch = epoch, .name = name };
+	struct iovec iov = { .iov_base = head };
+
+	r.name_len = (uint32_t)snprintf(name, sizeof(name), "file-%llu-%llu", (unsigned long long)epoch,
+					(unsigned long long)r.lsn);
+	store_lock(n->store);
+	r.ino = store_next_ino_locked(n->store);
+	store_unlock(n->store);
+	r.u.create.parent_ino = 1;
+	r.u.create.mode = S_IFREG | 0600;
+	iov.iov_len = record_head_bytes(&r);
+	record_encode_head(&r, head);
+	record_seal(head, iov.iov_len, r.lsn, epoch, 0, 0);
+	ck_assert_int_eq(oplog_append(n->log, &iov, 1, r.lsn, 1, true), 0);
+	if (n->opt->role == OPTIONS_MIRROR)
+		ck_assert_int_eq(node_mirror_ops.apply(n, &r), 0);
+	else
+		ck_assert_int_eq(node_apply(n, &r), 0);
+	return r.lsn;
+}
+
+static void put_many(struct node *n, unsigned count, uint64_t epoch)
+{
+	while (count-- > 0)
+		put(n, epoch);
+}
+
+/* A checkpoint whose files are sound and whose items are not: what an earlier version's error may have left. */
+static void bad_checkpoint(struct node *n)
+{
+	struct iovec iov = { .iov_base = (void *)"nonsense", .iov_len = 8 };
+	struct ckpt_writer *w;
+	struct ckpt_info info;
+	uint64_t seg;
+	uint32_t bytes;
+
+	ck_assert_int_eq(ckpt_begin(n->ckpt, node_lsn(n), 1, &w), 0);
+	ck_assert_int_eq(ckpt_writer_add(w, 1, &iov, 1, &seg, &bytes), 0);
+	ck_assert_int_eq(ckpt_commit(w, 0, 1000, &info), 0);
+}
+
+START_TEST(rejected_checkpoint_is_no_base)
+{
+	struct node *n;
+	uint64_t number;
+
+	volume_make(OPTIONS_MOUNT);
+	n = node_start();
+	put_many(n, 5, 1);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	put_many(n, 5, 1);
+	bad_checkpoint(n);
+	node_close(n);
+
+	n = node_start(); /* from the one before it, and the log */
+	number = n->recovered.ckpt_number;
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 5);
+	ck_assert_uint_eq(n->recovered.replayed, 5);
+	put_many(n, 5, 1);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	node_close(n);
+
+	n = node_start();
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 15);
+	ck_assert_uint_gt(n->recovered.ckpt_number, number);
+	ck_assert_uint_eq(n->recovered.replayed, 0);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("node");
+	TCase *t = tcase_create("all");
+
+	tcase_add_test(t, rejected_checkpoint_is_no_base);
+	suite_add_tcase(s, t);
+	return unit_run(s);
+}
