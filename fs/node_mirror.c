@@ -80,9 +80,8 @@ static int node_resync_install(void *ctx, uint64_t *ret_lsn)
 	pthread_mutex_lock(&n->ckpt_busy);
 	err = node_resync_load(n, &lsn);
 	if (!err)
-		err = oplog_start(n->log, lsn + 1, n->epoch);
+		err = oplog_restart(n->log, lsn + 1, n->epoch);
 	if (!err) {
-		oplog_covered(n->log, lsn);
 		n->vol->super.state = VOLUME_READY;
 		err = volume_write_super(n->vol);
 	}

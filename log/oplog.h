@@ -70,6 +70,13 @@ int oplog_replay(struct oplog *log, uint64_t after_lsn,
 int oplog_start(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
 
 /*
+ * Forgets every record, whatever the log holds, and begins at next_lsn: what was there is replaced by a
+ * durable checkpoint at next_lsn - 1 (none for 1). epoch may be below the log's. By the appender, while nobody
+ * calls oplog_covered. -EIO; -EINVAL: next_lsn is 0.
+ */
+int oplog_restart(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
+
+/*
  * Appends whole, sealed records (LSNs first_lsn .. first_lsn + count - 1, contiguous with the last
  * append) as one durable unit. -ENOSPC: the active pool is full and nothing was written (switch when
  * possible, else wait for a checkpoint); without urgent the reserve counts as full.

@@ -64,7 +64,7 @@ struct oplog {
 	pthread_cond_t readers_gone; /* a pool's readers reached zero */
 	struct oplog_pool pools[OPLOG_POOLS];
 	unsigned active;      /* lock; written by the appender */
-	_Atomic uint64_t covered_lsn; /* only rises; release, with acquire where a switch is decided */
+	_Atomic uint64_t covered_lsn; /* only rises, but in oplog_restart; release, with acquire where a switch is decided */
 	uint64_t generation;  /* appender only: the newest given */
 	_Atomic uint64_t last_lsn; /* release after publishing, with acquire in oplog_last_lsn */
 	atomic_bool dead;     /* set once, relaxed: only stops later calls */

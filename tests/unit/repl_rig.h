@@ -181,7 +181,7 @@ static inline int rig_resync_install(void *ctx, uint64_t *ret_lsn)
 		n->last_lsn = infos[0].lsn;
 	pthread_mutex_unlock(&n->lock);
 	if (!err)
-		err = oplog_start(n->log, infos[0].lsn + 1, infos[0].epoch);
+		err = oplog_restart(n->log, infos[0].lsn + 1, infos[0].epoch);
 	if (!err)
 		*ret_lsn = infos[0].lsn;
 	return err;

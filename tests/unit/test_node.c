@@ -121,12 +121,69 @@ START_TEST(rejected_checkpoint_is_no_base)
 }
 END_TEST
 
+/* What a resync leaves in the directory: the image of a primary that has count files, of the given epoch. */
+static void receive_image(struct node *n, unsigned count, uint64_t epoch)
+{
+	struct store_config cfg = { .inodes_max = n->inodes_max };
+	struct store *st = store_create(n->slab, &cfg);
+	static const struct image_write_ops ops = { .progress = NULL };
+	struct ckpt_info info;
+	unsigned i;
+
+	ck_assert_ptr_nonnull(st);
+	for (i = 1; i <= count; i++) {
+		char name[32];
+		struct record r = { .opcode = RECORD_CREATE, .gen = 1, .timestamp_ns = 1000, .lsn = i,
+				    .epoch = epoch, .name = name };
+
+		r.name_len = (uint32_t)snprintf(name, sizeof(name), "other-%u", i);
+		store_lock(st);
+		r.ino = store_next_ino_locked(st);
+		r.u.create.parent_ino = 1;
+		r.u.create.mode = S_IFREG | 0600;
+		ck_assert_int_eq(store_apply_locked(st, &r, NULL), 0);
+		store_unlock(st);
+	}
+	ck_assert_int_eq(image_write(store_image(st), n->ckpt, epoch, &ops, NULL, &info), 0);
+	ck_assert_uint_eq(info.lsn, count);
+	store_destroy(st);
+}
+
+/* The mirror diverged and the image ends at its very last LSN. */
+START_TEST(resync_to_the_same_lsn_forgets_the_log)
+{
+	struct node *n;
+	uint64_t lsn = 0;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	put_many(n, 5, 1);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	put_many(n, 5, 1);
+	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
+	receive_image(n, 10, 2);
+	ck_assert_int_eq(node_mirror_ops.resync_install(n, &lsn), 0);
+	ck_assert_uint_eq(lsn, 10);
+	ck_assert_uint_eq(oplog_first_lsn(n->log), 0);
+	ck_assert_uint_eq(oplog_last_lsn(n->log), 10);
+	put_many(n, 2, 2);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 10);
+	ck_assert_uint_eq(n->recovered.replayed, 2);
+	ck_assert_uint_eq(n->epoch, 2);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("node");
 	TCase *t = tcase_create("all");
 
 	tcase_add_test(t, rejected_checkpoint_is_no_base);
+	tcase_add_test(t, resync_to_the_same_lsn_forgets_the_log);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }

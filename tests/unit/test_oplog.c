@@ -141,6 +141,34 @@ START_TEST(start_not_contiguous_begins_anew)
 }
 END_TEST
 
+/* A snapshot that ends where the log does, of another history: the old records must go. */
+START_TEST(restart_forgets_all)
+{
+	struct oplog_range range;
+	struct oplog *log;
+
+	two_pools();
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	oplog_covered(log, 30);
+	ck_assert_int_eq(oplog_restart(log, 0, 1), -EINVAL);
+	ck_assert_int_eq(oplog_restart(log, 31, 2), 0);
+	ck_assert_uint_eq(oplog_first_lsn(log), 0);
+	ck_assert_uint_eq(oplog_last_lsn(log), 30);
+	/* and back: lower LSNs of a lower epoch, which no checkpoint covers */
+	ck_assert_int_eq(oplog_restart(log, 11, 1), 0);
+	append_to(log, 11, 15);
+	ck_assert_int_eq(oplog_switch(log, 1), 0);
+	append_to(log, 16, 20);
+	ck_assert_int_eq(oplog_switch(log, 1), -EBUSY);
+	oplog_close(log);
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	ck_assert_uint_eq(range.first_lsn, 11);
+	ck_assert_uint_eq(range.last_lsn, 20);
+	ck_assert_uint_eq(range.epoch, 1);
+	oplog_close(log);
+}
+END_TEST
+
 START_TEST(switch_waits_for_cover)
 {
 	struct oplog *log = fresh(POOL_BYTES, 1);
@@ -472,6 +500,7 @@ int main(void)
 	tcase_add_test(t, damage_and_strangers);
 	tcase_add_test(t, same_pool_twice);
 	tcase_add_loop_test(t, torn_generation_counts_as_empty, 0, GENERATION_BYTES + 1);
+	tcase_add_test(t, restart_forgets_all);
 	tcase_add_loop_test(t, torn_tail_is_cut, 0, 16);
 	tcase_add_test(t, damage_in_the_middle_is_refused);
 	tcase_add_test(t, read_by_lsn);
