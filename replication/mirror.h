@@ -26,11 +26,14 @@ struct mirror_ops {
 	 * the mirror waits (deadline) for this to help. */
 	void (*want_checkpoint)(void *ctx);
 	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete
-	 * from now on), returns with the checkpoint directory empty. install: the checkpoint's
-	 * files are in place and durable: load it, start the log at its LSN + 1, mark the
-	 * superblock ready. */
+	 * from now on), returns with the checkpoint directory empty and the log at LSN 1.
+	 * install: the checkpoint's files are in place and durable: load it, restart the log at its
+	 * LSN + 1, mark the superblock ready. */
 	int (*resync_begin)(void *ctx);
 	int (*resync_install)(void *ctx, uint64_t *ret_lsn);
+	/* Records will come that go on where the log ends, and be acknowledged: what is held must
+	 * survive a restart from now on, also when a resync was cut short before. May be NULL. */
+	int (*resume)(void *ctx);
 	/* Durably promise epoch before records of it are accepted. */
 	int (*promise_epoch)(void *ctx, uint64_t epoch);
 };

@@ -156,7 +156,8 @@ static int mirror_await_start(struct mirror *m, int fd)
 	}
 	if (f.len != sizeof(struct repl_start) || get_be64(buf) != m->durable_lsn + 1)
 		return mirror_fail(m, -EPROTO, "the primary begins at the wrong LSN");
-	return 0;
+	err = m->ops->resume ? m->ops->resume(m->ctx) : 0;
+	return err ? mirror_fail(m, err, "cannot go on: %s", strerror(-err)) : 0;
 }
 
 static int mirror_open_lanes(struct mirror *m, int fd)

@@ -171,6 +171,7 @@ static int resync_run(struct resync *r)
 	/* From here on nothing is left of what the mirror held. */
 	m->received_lsn = m->durable_lsn = m->applied_lsn = 0;
 	m->last_epoch = 0;
+	m->wanted_pool = 0;
 	err = resync_receive_files(r);
 	if (r->file >= 0)
 		close(r->file);

@@ -146,13 +146,15 @@ static inline void rig_mirror_want(void *ctx)
 static inline int rig_resync_begin(void *ctx)
 {
 	struct rig_node *n = ctx;
+	int err;
 
 	n->resyncs++;
 	pthread_mutex_lock(&n->lock);
 	memset(n->sums, 0, sizeof(n->sums));
 	n->last_lsn = 0;
 	pthread_mutex_unlock(&n->lock);
-	return ckpt_wipe(n->ckpt);
+	err = ckpt_wipe(n->ckpt);
+	return err ? err : oplog_restart(n->log, 1, 1);
 }
 
 static inline int rig_image_item(void *ctx, uint64_t seg, uint8_t type, const void *data, size_t len)
