@@ -177,10 +177,11 @@ static void node_mirror_applied(void *ctx, uint64_t lsn)
 		view_flush(n->view);
 }
 
-static void node_mirror_want_checkpoint(void *ctx)
+/* Not n->epoch: the log is ahead of the store here. */
+static void node_mirror_want_checkpoint(void *ctx, uint64_t epoch)
 {
 	struct node *n = ctx;
-	int err = oplog_switch(n->log, n->epoch);
+	int err = oplog_switch(n->log, epoch);
 
 	/* -EBUSY: the other pool waits for the checkpoint asked for now */
 	if (err && err != -EBUSY && !atomic_exchange(&n->failed, true))

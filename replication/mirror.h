@@ -23,8 +23,9 @@ struct mirror_ops {
 	/* Called after each applied run, with its last LSN. */
 	void (*applied)(void *ctx, uint64_t lsn);
 	/* The log is about 70 % full: make a checkpoint (asynchronously). When append finds no room
-	 * the mirror waits (deadline) for this to help. */
-	void (*want_checkpoint)(void *ctx);
+	 * the mirror waits (deadline) for this to help. epoch: below that of no record to come, and
+	 * not below the log's: for a switch of its pools. */
+	void (*want_checkpoint)(void *ctx, uint64_t epoch);
 	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete
 	 * from now on), returns with the checkpoint directory empty and the log at LSN 1.
 	 * install: the checkpoint's files are in place and durable: load it, restart the log at its

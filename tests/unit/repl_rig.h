@@ -135,10 +135,11 @@ static inline int rig_apply(void *ctx, const struct record *r)
 	return err;
 }
 
-static inline void rig_mirror_want(void *ctx)
+static inline void rig_mirror_want(void *ctx, uint64_t epoch)
 {
 	struct rig_node *n = ctx;
 
+	(void)epoch;
 	if (!n->no_checkpoints)
 		ck_assert_int_eq(rig_checkpoint(n), 0);
 }

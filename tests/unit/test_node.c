@@ -44,6 +44,8 @@ static uint64_t node_lsn(struct node *n)
 	return lsn;
 }
 
+static bool want_between;
+
 /* One more file, in the log and in the store. Returns its record's LSN. */
 static uint64_t put(struct node *n, uint64_t epoch)
 {
@@ -64,6 +66,8 @@ static uint64_t put(struct node *n, uint64_t epoch)
 	record_encode_head(&r, head);
 	record_seal(head, iov.iov_len, r.lsn, epoch, 0, 0);
 	ck_assert_int_eq(oplog_append(n->log, &iov, 1, r.lsn, 1, true), 0);
+	if (want_between) /* as mirror_apply.c: looks at the log's fill before it applies */
+		node_mirror_ops.want_checkpoint(n, epoch);
 	if (n->opt->role == OPTIONS_MIRROR)
 		ck_assert_int_eq(node_mirror_ops.apply(n, &r), 0);
 	else
@@ -227,6 +231,27 @@ START_TEST(catches_up_after_half_a_resync)
 }
 END_TEST
 
+START_TEST(checkpoint_at_an_epoch_change)
+{
+	struct node *n;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	put_many(n, 5, 1);
+	want_between = true;
+	put(n, 2);
+	want_between = false;
+	ck_assert(!n->failed);
+	put_many(n, 5, 2);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(node_lsn(n), 11);
+	ck_assert_uint_eq(n->epoch, 2);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("node");
@@ -235,6 +260,7 @@ int main(void)
 	tcase_add_test(t, rejected_checkpoint_is_no_base);
 	tcase_add_test(t, resync_to_the_same_lsn_forgets_the_log);
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
+	tcase_add_test(t, checkpoint_at_an_epoch_change);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }
