@@ -105,6 +105,9 @@ int node_ckpt_run(struct node *n);
  * with VOLUME_RESYNCING on media, since it is not one step. */
 int node_forget(struct node *n);
 
+/* mirror_ops.resync_keep (node_cut.c). */
+int node_cut_keep(void *node, uint64_t after_lsn, uint64_t last_lsn, uint64_t epoch);
+
 /* The mirror's hooks (node_mirror.c). */
 extern const struct mirror_ops node_mirror_ops;
 

@@ -193,6 +193,7 @@ const struct mirror_ops node_mirror_ops = {
 	.apply = node_mirror_apply,
 	.applied = node_mirror_applied,
 	.want_checkpoint = node_mirror_want_checkpoint,
+	.resync_keep = node_cut_keep,
 	.resync_begin = node_resync_begin,
 	.resync_install = node_resync_install,
 	.resume = node_resume,

@@ -26,6 +26,10 @@ struct mirror_ops {
 	 * the mirror waits (deadline) for this to help. epoch: below that of no record to come, and
 	 * not below the log's: for a switch of its pools. */
 	void (*want_checkpoint)(void *ctx, uint64_t epoch);
+	/* Before a resync of a mirror that is ahead of its primary, or may have diverged: records
+	 * after_lsn + 1 to last_lsn (the last of epoch) are about to be forgotten. Keep durably
+	 * what the log holds of them; after an error there is no resync. May be NULL. */
+	int (*resync_keep)(void *ctx, uint64_t after_lsn, uint64_t last_lsn, uint64_t epoch);
 	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete
 	 * from now on), returns with the checkpoint directory empty and the log at LSN 1.
 	 * install: the checkpoint's files are in place and durable: load it, restart the log at its

@@ -111,6 +111,7 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 		m->promised_epoch = j->epoch;
 	}
 	m->epoch = j->epoch;
+	m->primary_lsn = j->last_lsn;
 	m->protocol = j->protocol;
 	m->silent_ns = j->timeout_ms * NSEC_PER_MSEC;
 	if (m->silent_ns < MIRROR_SILENT_MIN_NS)

@@ -2,6 +2,7 @@
 /* A node without FUSE and without a peer: which state it recovers, and a mirror's hooks called as kv-mirror does. */
 #include "tests/unit/node_crash.h"
 
+#include "common/io.h"
 #include "tests/unit/unit_main.h"
 
 static struct crash_volume volume;
@@ -252,6 +253,62 @@ START_TEST(checkpoint_at_an_epoch_change)
 }
 END_TEST
 
+/* All of a file in the volume; the caller frees it. */
+static uint8_t *read_file(const char *name, size_t *ret_len)
+{
+	int fd = openat(volume.dirfd, name, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	uint8_t *buf;
+
+	ck_assert_msg(fd >= 0, "%s", name);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600);
+	buf = malloc((size_t)st.st_size + 1);
+	ck_assert_ptr_nonnull(buf);
+	ck_assert_int_eq(io_read_full(fd, buf, (size_t)st.st_size), 0);
+	close(fd);
+	*ret_len = (size_t)st.st_size;
+	return buf;
+}
+
+static void check_cut(const char *name, uint64_t first_lsn, uint64_t last_lsn)
+{
+	size_t len, at = 0, bytes;
+	uint8_t *buf = read_file(name, &len);
+	struct record r;
+
+	for (; at < len; at += bytes, first_lsn++) {
+		ck_assert_int_eq(record_decode(buf + at, len - at, &r, &bytes), 0);
+		ck_assert_uint_eq(r.lsn, first_lsn);
+	}
+	ck_assert_uint_eq(first_lsn, last_lsn + 1);
+	free(buf);
+}
+
+START_TEST(keeps_what_a_resync_removes)
+{
+	struct node *n;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 0, 0, 1), 0); /* nothing to keep */
+	put_many(n, 5, 1);
+	node_mirror_ops.want_checkpoint(n, 1); /* on to the other pool */
+	put_many(n, 5, 2);
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 0, 10, 2), 0);
+	check_cut("cut-2-1-10", 1, 10);
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 7, 10, 2), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 7, 10, 2), 0);
+	check_cut("cut-2-8-10", 8, 10);
+	/* what can't be kept is said, and nothing is left under a name */
+	ck_assert_int_eq(mkdirat(volume.dirfd, "cut.tmp", 0700), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 8, 10, 2), -EISDIR);
+	ck_assert_int_ne(faccessat(volume.dirfd, "cut-2-9-10", F_OK, 0), 0);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("node");
@@ -261,6 +318,7 @@ int main(void)
 	tcase_add_test(t, resync_to_the_same_lsn_forgets_the_log);
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
+	tcase_add_test(t, keeps_what_a_resync_removes);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }
