@@ -151,6 +151,7 @@ static int node_load_ckpt(struct node *n, char *why)
 		if (err != -EBADMSG || i + 1 == count)
 			return err;
 		diag_warn("%s; trying the one before it", why);
+		ckpt_mark_bad(n->ckpt, infos[i].number, true); /* sound files, perhaps: not to be built on */
 		err = node_renew_store(n);
 		if (err)
 			return node_fail(why, err, "cannot make the store");
@@ -221,7 +222,8 @@ static int node_start_log(struct node *n, const struct oplog_range *range, char 
 	return 0;
 }
 
-/* A resync was cut short: nothing here is worth keeping, the mirror begins empty and is resynced again. */
+/* A resync was cut short: nothing here is worth keeping. The mirror begins empty, and stays "resyncing" on media
+ * until a primary has given it an image or begun to send its log from LSN 1 (node_resume). */
 static int node_recover_resync(struct node *n, char *why)
 {
 	int err;
@@ -230,9 +232,7 @@ static int node_recover_resync(struct node *n, char *why)
 		snprintf(why, NODE_WHY_BYTES, "a resync did not finish: let kvfs mirror finish it first");
 		return -EUCLEAN;
 	}
-	err = ckpt_wipe(n->ckpt);
-	if (!err)
-		err = oplog_start(n->log, 1, n->epoch);
+	err = node_forget(n);
 	return err ? node_fail(why, err, "an unfinished resync cannot be cleared") : 0;
 }
 

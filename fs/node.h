@@ -101,6 +101,13 @@ void node_ckpt_stop(struct node *n); /* finishes the one that runs */
 /* Makes one now, in this thread; ckpt_busy is not held by the caller. */
 int node_ckpt_run(struct node *n);
 
+/* Forgets all that checkpoints and log hold: the log begins at LSN 1. While no checkpoint can be made, and
+ * with VOLUME_RESYNCING on media, since it is not one step. */
+int node_forget(struct node *n);
+
+/* mirror_ops.resync_keep (node_cut.c). */
+int node_cut_keep(void *node, uint64_t after_lsn, uint64_t last_lsn, uint64_t epoch);
+
 /* The mirror's hooks (node_mirror.c). */
 extern const struct mirror_ops node_mirror_ops;
 

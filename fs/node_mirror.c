@@ -15,6 +15,19 @@
 #include <inttypes.h>
 #include <string.h>
 
+int node_forget(struct node *n)
+{
+	int err = ckpt_wipe(n->ckpt);
+
+	if (!err)
+		err = oplog_restart(n->log, 1, 1);
+	if (!err) {
+		n->epoch = 1;
+		n->ckpt_lsn = 0;
+	}
+	return err;
+}
+
 /* A resync that began replaces the store; until install nothing else may write to the checkpoint
  * directory. */
 static int node_resync_begin(void *ctx)
@@ -31,7 +44,7 @@ static int node_resync_begin(void *ctx)
 	n->vol->super.state = VOLUME_RESYNCING;
 	err = volume_write_super(n->vol);
 	if (!err)
-		err = ckpt_wipe(n->ckpt);
+		err = node_forget(n);
 	if (err) {
 		pthread_mutex_unlock(&n->ckpt_busy);
 		store_destroy(fresh);
@@ -40,7 +53,6 @@ static int node_resync_begin(void *ctx)
 	pthread_rwlock_wrlock(&n->store_swap);
 	old = n->store;
 	n->store = fresh;
-	n->ckpt_lsn = 0;
 	pthread_rwlock_unlock(&n->store_swap);
 	pthread_mutex_unlock(&n->ckpt_busy);
 	store_destroy(old);
@@ -80,9 +92,8 @@ static int node_resync_install(void *ctx, uint64_t *ret_lsn)
 	pthread_mutex_lock(&n->ckpt_busy);
 	err = node_resync_load(n, &lsn);
 	if (!err)
-		err = oplog_start(n->log, lsn + 1, n->epoch);
+		err = oplog_restart(n->log, lsn + 1, n->epoch);
 	if (!err) {
-		oplog_covered(n->log, lsn);
 		n->vol->super.state = VOLUME_READY;
 		err = volume_write_super(n->vol);
 	}
@@ -94,6 +105,33 @@ static int node_resync_install(void *ctx, uint64_t *ret_lsn)
 	diag_info("%s: resync done at LSN %" PRIu64, n->vol->path, lsn);
 	*ret_lsn = lsn;
 	return 0;
+}
+
+/* After a resync that was cut short the primary may send its log from LSN 1 on: what was received of
+ * the image goes, and the volume is one that holds what its log says. */
+static int node_resume(void *ctx)
+{
+	struct node *n = ctx;
+	uint64_t lsn;
+	int err;
+
+	if (n->vol->super.state == VOLUME_READY)
+		return 0;
+	store_lock(n->store);
+	lsn = store_lsn_locked(n->store);
+	store_unlock(n->store);
+	if (lsn != 0) /* a resync failed as it began: the next start clears what is left */
+		return -EUCLEAN;
+	pthread_mutex_lock(&n->ckpt_busy);
+	err = ckpt_wipe(n->ckpt);
+	if (!err) {
+		n->vol->super.state = VOLUME_READY;
+		err = volume_write_super(n->vol);
+		if (err)
+			n->vol->super.state = VOLUME_RESYNCING;
+	}
+	pthread_mutex_unlock(&n->ckpt_busy);
+	return err;
 }
 
 static int node_promise_epoch(void *ctx, uint64_t epoch)
@@ -139,10 +177,11 @@ static void node_mirror_applied(void *ctx, uint64_t lsn)
 		view_flush(n->view);
 }
 
-static void node_mirror_want_checkpoint(void *ctx)
+/* Not n->epoch: the log is ahead of the store here. */
+static void node_mirror_want_checkpoint(void *ctx, uint64_t epoch)
 {
 	struct node *n = ctx;
-	int err = oplog_switch(n->log, n->epoch);
+	int err = oplog_switch(n->log, epoch);
 
 	/* -EBUSY: the other pool waits for the checkpoint asked for now */
 	if (err && err != -EBUSY && !atomic_exchange(&n->failed, true))
@@ -154,8 +193,10 @@ const struct mirror_ops node_mirror_ops = {
 	.apply = node_mirror_apply,
 	.applied = node_mirror_applied,
 	.want_checkpoint = node_mirror_want_checkpoint,
+	.resync_keep = node_cut_keep,
 	.resync_begin = node_resync_begin,
 	.resync_install = node_resync_install,
+	.resume = node_resume,
 	.promise_epoch = node_promise_epoch,
 };
 

@@ -75,6 +75,12 @@ int ckpt_read(struct ckpt *c, const struct ckpt_info *info, const struct ckpt_re
 	      void *ctx, uint64_t *ret_bad_seg);
 
 /*
+ * Whether checkpoint number is built upon: ckpt_read says so of what it reads, and the caller of what it found
+ * wrong in the items (bad), after ckpt_read. As long as c is open. Any thread.
+ */
+void ckpt_mark_bad(struct ckpt *c, uint64_t number, bool bad);
+
+/*
  * Begins a checkpoint of the state at lsn. Segment numbers go on after those of the newest sound checkpoint;
  * what a crash left beyond them is removed. -EBUSY: one is being written, or a damaged one is pinned.
  */

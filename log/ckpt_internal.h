@@ -65,7 +65,6 @@ int ckpt_dir_prune(struct ckpt *c, const struct ckpt_info *keep, size_t keep_cou
 int ckpt_pin_info(struct ckpt *c, const struct ckpt_info *info);
 
 bool ckpt_is_bad(struct ckpt *c, uint64_t number);
-void ckpt_mark_bad(struct ckpt *c, uint64_t number, bool bad);
 
 /* A checkpoint being written: ckpt_writer.c fills it, ckpt_commit.c begins and ends it. */
 struct ckpt_writer {

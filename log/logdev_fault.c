@@ -155,7 +155,8 @@ static int append_torn(struct logdev *dev, const struct logdev_fault *f, const s
 	else if (f->kind == LOGDEV_FAULT_TEAR_PREFIX)
 		torn.iov_len = keep;
 	else if (f->kind == LOGDEV_FAULT_TEAR_FLIP)
-		bytes[keep] ^= 0xff;
+		for (size_t i = keep; i < len; i++)
+			bytes[i] ^= 0xff;
 	else
 		memcpy(bytes + keep, (const uint8_t *)dev->ops->base(dev->inner) + used + keep,
 		       len - keep);

@@ -22,7 +22,8 @@ enum logdev_fault_kind {
 	LOGDEV_FAULT_CRASH,        /* crash before the operation */
 	LOGDEV_FAULT_CRASH_AFTER,  /* crash when it is durable and not yet reported */
 	LOGDEV_FAULT_TEAR_PREFIX,  /* only .keep_bytes of the append are stored, then crash */
-	LOGDEV_FAULT_TEAR_FLIP,    /* all is stored, with the byte at .keep_bytes wrong, then crash */
+	LOGDEV_FAULT_TEAR_FLIP,    /* all is stored, with the bytes from .keep_bytes on wrong, then
+				    * crash */
 	LOGDEV_FAULT_TEAR_STALE,   /* all counts as stored, but from .keep_bytes on the medium kept
 				    * what it had there before; then crash */
 };

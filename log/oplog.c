@@ -106,6 +106,8 @@ int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_confi
 			goto close_log;
 	}
 	rc = oplog_pools_order(log, ret_why);
+	if (rc == 0)
+		rc = oplog_check_tail(log, ret_why);
 	if (rc != 0)
 		goto close_log;
 	log_range(log, ret_range);
@@ -176,10 +178,31 @@ static int pool_begin(struct oplog *log, unsigned index, uint64_t base_lsn, uint
 	return 0;
 }
 
+int oplog_restart(struct oplog *log, uint64_t next_lsn, uint64_t epoch)
+{
+	int rc;
+
+	if (log_is_dead(log))
+		return -EIO;
+	if (next_lsn == 0)
+		return -EINVAL;
+	/* The older first: a crash between leaves one run of records, not its first half. */
+	rc = pool_rewind(log, oplog_other(log));
+	if (rc == 0)
+		rc = pool_rewind(log, oplog_active(log));
+	if (rc != 0)
+		return rc;
+	/* What was covered of the records before says nothing about those to come, whose LSNs may be lower. */
+	atomic_store_explicit(&log->covered_lsn, next_lsn - 1, memory_order_release);
+	rc = pool_begin(log, 0, next_lsn, epoch);
+	if (rc == 0)
+		atomic_store_explicit(&log->last_lsn, next_lsn - 1, memory_order_release);
+	return rc;
+}
+
 int oplog_start(struct oplog *log, uint64_t next_lsn, uint64_t epoch)
 {
-	struct oplog_pool *cur = oplog_active(log);
-	int rc;
+	const struct oplog_pool *cur = oplog_active(log);
 
 	if (log_is_dead(log))
 		return -EIO;
@@ -187,15 +210,7 @@ int oplog_start(struct oplog *log, uint64_t next_lsn, uint64_t epoch)
 		return -EINVAL;
 	if (cur->generation != 0 && !cur->torn && cur->last_lsn + 1 == next_lsn)
 		return 0;
-	/* The older first: a crash between leaves one run of records, not its first half. */
-	rc = pool_rewind(log, oplog_other(log));
-	if (rc == 0)
-		rc = pool_rewind(log, cur);
-	if (rc == 0)
-		rc = pool_begin(log, 0, next_lsn, epoch);
-	if (rc == 0)
-		atomic_store_explicit(&log->last_lsn, next_lsn - 1, memory_order_release);
-	return rc;
+	return oplog_restart(log, next_lsn, epoch);
 }
 
 int oplog_switch(struct oplog *log, uint64_t epoch)

@@ -37,11 +37,19 @@ int oplog_create(const struct logdev_ops *ops, int dirfd, uint64_t total_bytes);
 
 /*
  * Opens both pools and finds the valid range; appends nothing.
- * -EBADMSG with *ret_why set to a static text: a pool's generation record is invalid or of another
- * volume, or there is a hole between the pools. Other errors as logdev open.
+ * -EBADMSG with *ret_why set to a text, static or valid in this thread until its next call: a pool's
+ * generation record is invalid or of another volume, there is a hole between the pools, or valid records
+ * lie behind an invalid one. Other errors as logdev open.
  */
 int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_config *cfg,
 	       struct oplog **ret_log, struct oplog_range *ret_range, const char **ret_why);
+
+/*
+ * Looks in base[from, stored), where a pool's valid records end with last_lsn of epoch, for a record
+ * that can only be of this log. True: it is at *ret_offset. Pure.
+ */
+bool oplog_find_beyond(const uint8_t *base, uint64_t from, uint64_t stored, uint64_t last_lsn,
+		       uint64_t epoch, uint64_t *ret_offset, uint64_t *ret_lsn);
 
 /*
  * Calls apply for each valid record with LSN > after_lsn in LSN order.
@@ -60,6 +68,13 @@ int oplog_replay(struct oplog *log, uint64_t after_lsn,
  * -EIO; -EINVAL: next_lsn is 0 or epoch is below the log's.
  */
 int oplog_start(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
+
+/*
+ * Forgets every record, whatever the log holds, and begins at next_lsn: what was there is replaced by a
+ * durable checkpoint at next_lsn - 1 (none for 1). epoch may be below the log's. By the appender, while nobody
+ * calls oplog_covered. -EIO; -EINVAL: next_lsn is 0.
+ */
+int oplog_restart(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
 
 /*
  * Appends whole, sealed records (LSNs first_lsn .. first_lsn + count - 1, contiguous with the last

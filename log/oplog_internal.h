@@ -64,7 +64,7 @@ struct oplog {
 	pthread_cond_t readers_gone; /* a pool's readers reached zero */
 	struct oplog_pool pools[OPLOG_POOLS];
 	unsigned active;      /* lock; written by the appender */
-	_Atomic uint64_t covered_lsn; /* only rises; release, with acquire where a switch is decided */
+	_Atomic uint64_t covered_lsn; /* only rises, but in oplog_restart; release, with acquire where a switch is decided */
 	uint64_t generation;  /* appender only: the newest given */
 	_Atomic uint64_t last_lsn; /* release after publishing, with acquire in oplog_last_lsn */
 	atomic_bool dead;     /* set once, relaxed: only stops later calls */
@@ -110,6 +110,10 @@ struct oplog_mark oplog_pool_find(const struct oplog_pool *p, uint64_t lsn);
  */
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
 		    struct oplog_pool *p, const char **ret_why);
+
+/* After ordering: -EBADMSG with *ret_why (valid in this thread) when valid records follow the active
+ * pool's first invalid one, which a crash does not leave. */
+int oplog_check_tail(struct oplog *log, const char **ret_why);
 
 /* Orders the scanned pools: the active one, and whether the other continues into it. */
 int oplog_pools_order(struct oplog *log, const char **ret_why);

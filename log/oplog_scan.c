@@ -10,12 +10,17 @@
  *                              no record was in it yet, so it counts as empty
  *   after it                   a new, empty newest pool whose base is the older's last LSN + 1
  *   in an append               an invalid tail of the newest pool; nothing of it was acknowledged
- * Anything else is damage: a longer pool without its generation record, or pools that don't meet,
- * and that is reported, not mended.
+ * Anything else is damage: a longer pool without its generation record, pools that don't meet, or
+ * valid records behind an invalid one, and that is reported, not mended: what lies behind may have been
+ * acknowledged, and to begin anew would destroy it.
  */
 #include "log/oplog_internal.h"
 
+#include "common/byteorder.h"
+
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +139,43 @@ int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg
 	p->used = bytes;
 	scan_records(ops, p, stored);
 	return 0;
+}
+
+bool oplog_find_beyond(const uint8_t *base, uint64_t from, uint64_t stored, uint64_t last_lsn,
+		       uint64_t epoch, uint64_t *ret_offset, uint64_t *ret_lsn)
+{
+	uint64_t lsn_max = last_lsn + 1 + (stored - from) / RECORD_HEADER_BYTES;
+
+	for (uint64_t at = from + 1; at + RECORD_HEADER_BYTES <= stored; at++) {
+		uint64_t lsn = get_be64(base + at + offsetof(struct record_header, seq_id));
+		struct record r;
+		size_t bytes;
+
+		if (lsn <= last_lsn + 1 || lsn > lsn_max)
+			continue;
+		if (record_decode(base + at, stored - at, &r, &bytes) == 0 && r.epoch >= epoch) {
+			*ret_offset = at;
+			*ret_lsn = lsn;
+			return true;
+		}
+	}
+	return false;
+}
+
+int oplog_check_tail(struct oplog *log, const char **ret_why)
+{
+	static _Thread_local char why[192];
+	const struct oplog_pool *p = oplog_active(log);
+	uint64_t offset, lsn;
+
+	if (!p->torn || !oplog_find_beyond(p->base, p->used, log->ops->used(p->dev), p->last_lsn,
+					   p->epoch, &offset, &lsn))
+		return 0;
+	snprintf(why, sizeof(why), "log.%u is damaged at offset %" PRIu64 ": records after LSN %" PRIu64
+		 " are there but cannot be reached; run fsck.kvfs -y to cut them off and keep them in a "
+		 "file", log->active, p->used, p->last_lsn);
+	*ret_why = why;
+	return -EBADMSG;
 }
 
 int oplog_pools_order(struct oplog *log, const char **ret_why)

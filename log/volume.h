@@ -9,7 +9,7 @@
  *   VOLUME/log.0 log.1  libpmemlog pools
  *   VOLUME/ckpt/        checkpoint segments and manifests
  *   VOLUME/control      the running daemon's control socket
- *   VOLUME/cut-*        records cut from a returning old primary (failover)
+ *   VOLUME/cut-*        what was cut from the log: see kvfs(5)
  */
 #include <stdbool.h>
 #include <stddef.h>

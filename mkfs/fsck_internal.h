@@ -5,7 +5,7 @@
  * What fsck.kvfs's parts share. The checks run one after the other in one thread, each reporting what it
  * finds by fsck_problem and fsck_note:
  *   fsck_super.c  superblock copies, key
- *   fsck_log.c    every record of both pools
+ *   fsck_log.c    every record of both pools; fsck_cut.c cuts a damaged one off
  *   fsck_ckpt.c   every manifest and segment, files that belong to none; with fsck_index.h, the index
  *   fsck_chain.c  whether a checkpoint and the log together reach; what may be dropped
  * A check returns 0 also when it found problems; -errno is an operational error, already reported.
@@ -97,6 +97,16 @@ int fsck_check_super(struct fsck *f);
 int fsck_check_key(struct fsck *f);
 int fsck_check_log(struct fsck *f);
 int fsck_check_ckpts(struct fsck *f);
+
+/*
+ * Cuts the open pool off behind its valid records: what follows goes to a new file "cut-LSN" in the volume
+ * (its name in ret_name), and a pool with the valid part takes the old one's place. Nothing is lost at
+ * any point. dev still shows the old pool. -ENOSPC, -EIO.
+ */
+#define FSCK_CUT_NAME_BYTES 48
+struct logdev;
+int fsck_log_cut(struct fsck *f, struct fsck_pool *p, struct logdev *dev,
+		 char ret_name[FSCK_CUT_NAME_BYTES]);
 
 /* Needs the results of the log and the checkpoints. Repairs, too. */
 int fsck_check_chain(struct fsck *f);

@@ -5,11 +5,11 @@
  */
 #include "mkfs/fsck_internal.h"
 
-#include "common/byteorder.h"
 #include "log/logdev.h"
 #include "log/record.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define FORGET_BYTES (8ULL << 20)
@@ -77,28 +77,6 @@ static bool scan_record(struct pool_scan *s)
 	return true;
 }
 
-/* Looks for a record that can only be this log's, behind what is invalid. */
-static void find_island(struct pool_scan *s)
-{
-	struct fsck_pool *p = s->p;
-	uint64_t lsn_max = p->last_lsn + 1 + (p->stored_bytes - p->used_bytes) / RECORD_HEADER_BYTES;
-
-	for (uint64_t at = p->used_bytes + 1; at + RECORD_HEADER_BYTES <= p->stored_bytes; at++) {
-		uint64_t lsn = get_be64(s->base + at);
-		struct record r;
-		size_t bytes;
-
-		if (lsn <= p->last_lsn + 1 || lsn > lsn_max)
-			continue;
-		if (record_decode(s->base + at, p->stored_bytes - at, &r, &bytes) == 0 &&
-		    r.epoch >= p->epoch) {
-			p->island_offset = at;
-			p->island_lsn = r.lsn;
-			return;
-		}
-	}
-}
-
 static void scan_pool(struct pool_scan *s)
 {
 	uint64_t forgot = 0;
@@ -109,7 +87,9 @@ static void scan_pool(struct pool_scan *s)
 	while (s->p->used_bytes < s->p->stored_bytes) {
 		if (!scan_record(s)) {
 			s->p->torn = true;
-			find_island(s);
+			(void)oplog_find_beyond(s->base, s->p->used_bytes, s->p->stored_bytes,
+						s->p->last_lsn, s->p->epoch, &s->p->island_offset,
+						&s->p->island_lsn);
 			break;
 		}
 		if (s->p->used_bytes - forgot >= FORGET_BYTES) {
@@ -142,16 +122,30 @@ static struct logdev *open_pool(struct fsck *f, struct fsck_pool *p, int *ret_er
 	return NULL;
 }
 
+static void judge_island(struct fsck *f, struct fsck_pool *p, struct logdev *dev, bool newest)
+{
+	struct fsck_place place = pool_place(p, p->used_bytes, p->last_lsn + 1);
+	char name[FSCK_CUT_NAME_BYTES] = "", what[FSCK_CUT_NAME_BYTES + 64];
+	int err;
+
+	if (!fsck_problem(f, &place, newest, "damaged; the log ends here, but valid records go on at "
+			  "offset %llu with LSN %llu: what lies between was lost to damage, not to a crash",
+			  (unsigned long long)p->island_offset, (unsigned long long)p->island_lsn))
+		return;
+	err = fsck_log_cut(f, p, dev, name);
+	snprintf(what, sizeof(what), "the log cut off after LSN %llu, the rest kept in %s",
+		 (unsigned long long)p->last_lsn, name);
+	fsck_repaired(f, err, what);
+}
+
 /* Whose tail may be torn: only the newest pool is written. */
-static void judge_damage(struct fsck *f, const struct fsck_pool *p, bool newest)
+static void judge_damage(struct fsck *f, struct fsck_pool *p, struct logdev *dev, bool newest)
 {
 	struct fsck_place place = pool_place(p, p->used_bytes, p->last_lsn + 1);
 	uint64_t rest = p->stored_bytes - p->used_bytes;
 
 	if (p->island_offset)
-		fsck_problem(f, &place, false, "damaged; the log ends here, but valid records go on at "
-			     "offset %llu with LSN %llu: what lies between was lost to damage, not to a crash",
-			     (unsigned long long)p->island_offset, (unsigned long long)p->island_lsn);
+		judge_island(f, p, dev, newest);
 	else if (newest)
 		fsck_note(f, &place, "a torn tail of %llu bytes, as a crash leaves it; the log ends at LSN "
 			  "%llu", (unsigned long long)rest, (unsigned long long)p->last_lsn);
@@ -182,7 +176,7 @@ int fsck_check_log(struct fsck *f)
 	newest_is_1 = f->pools[1].generation > f->pools[0].generation;
 	for (int i = 0; i < OPLOG_POOLS; i++) {
 		if (f->pools[i].torn)
-			judge_damage(f, &f->pools[i], newest_is_1 == (i == 1));
+			judge_damage(f, &f->pools[i], devs[i], newest_is_1 == (i == 1));
 		if (devs[i])
 			dev_ops->close(devs[i]);
 	}

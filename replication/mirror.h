@@ -23,14 +23,22 @@ struct mirror_ops {
 	/* Called after each applied run, with its last LSN. */
 	void (*applied)(void *ctx, uint64_t lsn);
 	/* The log is about 70 % full: make a checkpoint (asynchronously). When append finds no room
-	 * the mirror waits (deadline) for this to help. */
-	void (*want_checkpoint)(void *ctx);
+	 * the mirror waits (deadline) for this to help. epoch: below that of no record to come, and
+	 * not below the log's: for a switch of its pools. */
+	void (*want_checkpoint)(void *ctx, uint64_t epoch);
+	/* Before a resync of a mirror that is ahead of its primary, or may have diverged: records
+	 * after_lsn + 1 to last_lsn (the last of epoch) are about to be forgotten. Keep durably
+	 * what the log holds of them; after an error there is no resync. May be NULL. */
+	int (*resync_keep)(void *ctx, uint64_t after_lsn, uint64_t last_lsn, uint64_t epoch);
 	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete
-	 * from now on), returns with the checkpoint directory empty. install: the checkpoint's
-	 * files are in place and durable: load it, start the log at its LSN + 1, mark the
-	 * superblock ready. */
+	 * from now on), returns with the checkpoint directory empty and the log at LSN 1.
+	 * install: the checkpoint's files are in place and durable: load it, restart the log at its
+	 * LSN + 1, mark the superblock ready. */
 	int (*resync_begin)(void *ctx);
 	int (*resync_install)(void *ctx, uint64_t *ret_lsn);
+	/* Records will come that go on where the log ends, and be acknowledged: what is held must
+	 * survive a restart from now on, also when a resync was cut short before. May be NULL. */
+	int (*resume)(void *ctx);
 	/* Durably promise epoch before records of it are accepted. */
 	int (*promise_epoch)(void *ctx, uint64_t epoch);
 };

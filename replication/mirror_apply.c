@@ -15,13 +15,13 @@
 #define MIRROR_STALL_NS (120 * NSEC_PER_SEC)
 #define MIRROR_FULL_PERCENT 70
 
-static void mirror_want_checkpoint(struct mirror *m, unsigned pool)
+static void mirror_want_checkpoint(struct mirror *m, unsigned pool, uint64_t epoch)
 {
 	if (m->wanted_pool == pool + 1)
 		return;
 	m->wanted_pool = pool + 1;
 	if (m->ops->want_checkpoint)
-		m->ops->want_checkpoint(m->ctx);
+		m->ops->want_checkpoint(m->ctx, epoch);
 }
 
 /* Now and then: asks for a checkpoint, once a pool, when the active pool fills up. */
@@ -35,7 +35,7 @@ static void mirror_watch_log(struct mirror *m)
 		return;
 	m->appended_since_look = 0;
 	if (u.active_used_bytes / MIRROR_FULL_PERCENT > u.active_capacity_bytes / 100)
-		mirror_want_checkpoint(m, u.active_pool);
+		mirror_want_checkpoint(m, u.active_pool, m->last_epoch);
 }
 
 static int mirror_append(struct mirror *m)
@@ -61,7 +61,7 @@ static int mirror_stall(struct mirror *m)
 	if (!m->stalled_since_ns) {
 		m->stalled_since_ns = now;
 		m->wanted_pool = 0;
-		mirror_want_checkpoint(m, 0);
+		mirror_want_checkpoint(m, 0, m->run.records[0].epoch);
 		m->wanted_pool = 0;
 	} else if (now - m->stalled_since_ns > MIRROR_STALL_NS) {
 		return mirror_fail(m, -ENOSPC, "the log is full and no checkpoint makes room");

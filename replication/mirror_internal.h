@@ -84,6 +84,7 @@ struct mirror {
 	bool stopped;                    /* mirror_fail_for_good */
 	unsigned protocol;
 	uint64_t epoch, promised_epoch;
+	uint64_t primary_lsn;            /* the primary's last when it joined */
 	uint64_t last_epoch;             /* of the record durable_lsn */
 	uint64_t run_epoch;              /* of the record received_lsn */
 	uint8_t *ring;

@@ -111,6 +111,7 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 		m->promised_epoch = j->epoch;
 	}
 	m->epoch = j->epoch;
+	m->primary_lsn = j->last_lsn;
 	m->protocol = j->protocol;
 	m->silent_ns = j->timeout_ms * NSEC_PER_MSEC;
 	if (m->silent_ns < MIRROR_SILENT_MIN_NS)
@@ -156,7 +157,8 @@ static int mirror_await_start(struct mirror *m, int fd)
 	}
 	if (f.len != sizeof(struct repl_start) || get_be64(buf) != m->durable_lsn + 1)
 		return mirror_fail(m, -EPROTO, "the primary begins at the wrong LSN");
-	return 0;
+	err = m->ops->resume ? m->ops->resume(m->ctx) : 0;
+	return err ? mirror_fail(m, err, "cannot go on: %s", strerror(-err)) : 0;
 }
 
 static int mirror_open_lanes(struct mirror *m, int fd)

@@ -97,7 +97,7 @@ static_assert(sizeof(struct repl_challenge) == 72, "challenge");
 struct repl_join {
 	uint64_t epoch;
 	uint64_t arena_bytes;
-	uint64_t last_lsn;   /* of the primary's log, for messages */
+	uint64_t last_lsn;   /* of the primary's log */
 	uint32_t node_id;
 	uint32_t timeout_ms;
 	uint16_t lanes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resync, the mirror's half, on kv-mirror: forgets what it has, takes the checkpoint's files into the
+ * Resync, the mirror's half, on kv-mirror: has kept what only it holds, forgets what it has, takes the checkpoint's files into the
  * checkpoint directory, makes them durable, installs them. What is interrupted leaves a volume that says
  * "incomplete", and the next session begins again.
  */
@@ -161,16 +161,40 @@ static void resync_show(struct mirror *m, bool on)
 	pthread_mutex_unlock(&m->lock);
 }
 
+/*
+ * Lets what only this mirror holds be kept. An epoch has one primary: in the image's own epoch our records up
+ * to its LSN are in it, and those above the primary's last are ours alone. Of another epoch we can't
+ * tell where the histories part, so all counts.
+ */
+static int resync_keep(const struct resync *r)
+{
+	struct mirror *m = r->m;
+	uint64_t after_lsn = 0;
+
+	if (m->durable_lsn == 0 || !m->ops->resync_keep)
+		return 0;
+	if (m->last_epoch == r->epoch) {
+		if (m->durable_lsn <= r->lsn)
+			return 0;
+		after_lsn = r->lsn < m->primary_lsn ? r->lsn : m->primary_lsn;
+	}
+	return m->ops->resync_keep(m->ctx, after_lsn, m->durable_lsn, m->last_epoch);
+}
+
 static int resync_run(struct resync *r)
 {
 	struct mirror *m = r->m;
-	int err = m->ops->resync_begin(m->ctx);
+	int err = resync_keep(r);
 
+	if (err)
+		return mirror_fail(m, err, "resync: the records it would remove cannot be kept: %s", strerror(-err));
+	err = m->ops->resync_begin(m->ctx);
 	if (err)
 		return mirror_fail(m, err, "resync: cannot begin: %s", strerror(-err));
 	/* From here on nothing is left of what the mirror held. */
 	m->received_lsn = m->durable_lsn = m->applied_lsn = 0;
 	m->last_epoch = 0;
+	m->wanted_pool = 0;
 	err = resync_receive_files(r);
 	if (r->file >= 0)
 		close(r->file);

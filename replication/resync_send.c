@@ -9,6 +9,7 @@
 
 #include "common/byteorder.h"
 #include "common/clock.h"
+#include "common/diag.h"
 #include "common/io.h"
 #include "replication/control.h"
 
@@ -74,6 +75,14 @@ int resync_needed(struct link *l, bool *ret_needed)
 	bool same = true;
 	int err = 0;
 
+	if (theirs > last) {
+		char text[sizeof(l->addr.host) + 16];
+
+		addr_format(&l->addr, text, sizeof(text));
+		diag_warn("mirror %s holds records up to LSN %llu, this primary up to %llu: it gets a resync, and keeps "
+			  "what that removes in a file cut-* of its volume", text, (unsigned long long)theirs,
+			  (unsigned long long)last);
+	}
 	if (theirs > last || (first ? theirs + 1 < first : theirs != last)) {
 		*ret_needed = true;
 		return 0;

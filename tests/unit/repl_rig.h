@@ -45,7 +45,8 @@ struct rig_node {
 	uint64_t last_lsn;                 /* lock */
 	uint64_t epoch;
 	uint64_t promised;                 /* kv-mirror's */
-	_Atomic unsigned checkpoints, resyncs;
+	_Atomic unsigned checkpoints, resyncs, keeps;
+	uint64_t kept_after, kept_last, kept_epoch; /* of the last keep */
 	atomic_bool want_checkpoint;
 	atomic_bool no_checkpoints;        /* want_checkpoint is not heard */
 	struct mirror *mirror;
@@ -135,24 +136,39 @@ static inline int rig_apply(void *ctx, const struct record *r)
 	return err;
 }
 
-static inline void rig_mirror_want(void *ctx)
+static inline void rig_mirror_want(void *ctx, uint64_t epoch)
 {
 	struct rig_node *n = ctx;
 
+	(void)epoch;
 	if (!n->no_checkpoints)
 		ck_assert_int_eq(rig_checkpoint(n), 0);
+}
+
+static inline int rig_resync_keep(void *ctx, uint64_t after_lsn, uint64_t last_lsn, uint64_t epoch)
+{
+	struct rig_node *n = ctx;
+
+	ck_assert_uint_eq(oplog_last_lsn(n->log), last_lsn);
+	n->keeps++;
+	n->kept_after = after_lsn;
+	n->kept_last = last_lsn;
+	n->kept_epoch = epoch;
+	return 0;
 }
 
 static inline int rig_resync_begin(void *ctx)
 {
 	struct rig_node *n = ctx;
+	int err;
 
 	n->resyncs++;
 	pthread_mutex_lock(&n->lock);
 	memset(n->sums, 0, sizeof(n->sums));
 	n->last_lsn = 0;
 	pthread_mutex_unlock(&n->lock);
-	return ckpt_wipe(n->ckpt);
+	err = ckpt_wipe(n->ckpt);
+	return err ? err : oplog_restart(n->log, 1, 1);
 }
 
 static inline int rig_image_item(void *ctx, uint64_t seg, uint8_t type, const void *data, size_t len)
@@ -181,7 +197,7 @@ static inline int rig_resync_install(void *ctx, uint64_t *ret_lsn)
 		n->last_lsn = infos[0].lsn;
 	pthread_mutex_unlock(&n->lock);
 	if (!err)
-		err = oplog_start(n->log, infos[0].lsn + 1, infos[0].epoch);
+		err = oplog_restart(n->log, infos[0].lsn + 1, infos[0].epoch);
 	if (!err)
 		*ret_lsn = infos[0].lsn;
 	return err;
@@ -199,6 +215,7 @@ static inline int rig_promise(void *ctx, uint64_t epoch)
 static const struct mirror_ops rig_mirror_ops = {
 	.apply = rig_apply,
 	.want_checkpoint = rig_mirror_want,
+	.resync_keep = rig_resync_keep,
 	.resync_begin = rig_resync_begin,
 	.resync_install = rig_resync_install,
 	.promise_epoch = rig_promise,

@@ -216,7 +216,7 @@ START_TEST(injector_behaviour)
 	ck_assert_int_eq(logdev_fault_ops.append(dev, iov, 2), 0);
 	ck_assert_int_eq(logdev_fault_ops.append(dev, iov, 2), 0);
 	ck_assert(logdev_fault_struck());
-	ck_assert_mem_eq(logdev_fault_ops.base(dev), "012345678901234\xca""6789", 20);
+	ck_assert_mem_eq(logdev_fault_ops.base(dev), "012345678901234\xca\xc9\xc8\xc7\xc6", 20);
 	logdev_fault_arm(&(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .at = 1, .error = -EIO });
 	ck_assert_int_eq(logdev_fault_ops.check(dev), -EIO);
 	ck_assert_int_eq(logdev_fault_ops.check(dev), 0);

@@ -141,6 +141,34 @@ START_TEST(start_not_contiguous_begins_anew)
 }
 END_TEST
 
+/* A snapshot that ends where the log does, of another history: the old records must go. */
+START_TEST(restart_forgets_all)
+{
+	struct oplog_range range;
+	struct oplog *log;
+
+	two_pools();
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	oplog_covered(log, 30);
+	ck_assert_int_eq(oplog_restart(log, 0, 1), -EINVAL);
+	ck_assert_int_eq(oplog_restart(log, 31, 2), 0);
+	ck_assert_uint_eq(oplog_first_lsn(log), 0);
+	ck_assert_uint_eq(oplog_last_lsn(log), 30);
+	/* and back: lower LSNs of a lower epoch, which no checkpoint covers */
+	ck_assert_int_eq(oplog_restart(log, 11, 1), 0);
+	append_to(log, 11, 15);
+	ck_assert_int_eq(oplog_switch(log, 1), 0);
+	append_to(log, 16, 20);
+	ck_assert_int_eq(oplog_switch(log, 1), -EBUSY);
+	oplog_close(log);
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	ck_assert_uint_eq(range.first_lsn, 11);
+	ck_assert_uint_eq(range.last_lsn, 20);
+	ck_assert_uint_eq(range.epoch, 1);
+	oplog_close(log);
+}
+END_TEST
+
 START_TEST(switch_waits_for_cover)
 {
 	struct oplog *log = fresh(POOL_BYTES, 1);
@@ -316,6 +344,27 @@ START_TEST(torn_tail_is_cut)
 }
 END_TEST
 
+/* What follows a damaged record may have been acknowledged: it is not taken for a torn tail. */
+START_TEST(damage_in_the_middle_is_refused)
+{
+	struct oplog_range range;
+	struct oplog *log;
+	const char *why = "";
+	uint8_t *bytes;
+
+	two_pools();
+	bytes = logdev_mem_bytes(-1, "log.1");
+	bytes[GENERATION_BYTES + 60] ^= 1;
+	ck_assert_int_eq(open_fails(&util_cfg, &why), -EBADMSG);
+	ck_assert_ptr_nonnull(strstr(why, "log.1 is damaged at offset"));
+	ck_assert_ptr_nonnull(strstr(why, "records after LSN 20 are there"));
+	bytes[GENERATION_BYTES + 60] ^= 1;
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	ck_assert_uint_eq(range.last_lsn, 30);
+	oplog_close(log);
+}
+END_TEST
+
 /* Reads all from from_lsn in pieces of cap bytes, checking each record. */
 static void read_all(struct oplog *log, uint64_t from_lsn, uint64_t last_lsn, size_t cap)
 {
@@ -451,7 +500,9 @@ int main(void)
 	tcase_add_test(t, damage_and_strangers);
 	tcase_add_test(t, same_pool_twice);
 	tcase_add_loop_test(t, torn_generation_counts_as_empty, 0, GENERATION_BYTES + 1);
+	tcase_add_test(t, restart_forgets_all);
 	tcase_add_loop_test(t, torn_tail_is_cut, 0, 16);
+	tcase_add_test(t, damage_in_the_middle_is_refused);
 	tcase_add_test(t, read_by_lsn);
 	tcase_add_test(t, readers_beside_the_appender);
 	suite_add_tcase(s, t);

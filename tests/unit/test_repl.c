@@ -204,13 +204,16 @@ START_TEST(resyncs)
 	rig_wait_live(&rig, 1);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	ck_assert_uint_eq(rig.m[0].resyncs, 1);
+	ck_assert_uint_eq(rig.m[0].keeps, 0);
 	rig_close(&rig);
 }
 END_TEST
 
-/* The mirror holds records of an older epoch that the new primary never had. */
-START_TEST(resyncs_diverged_mirror)
+/* A primary of the given epoch that never had the mirror's records, with fewer of its own the higher less is. */
+static void resync_from_another(uint64_t epoch, unsigned less)
 {
+	uint64_t mirror_lsn;
+
 	rig_open(&rig, ADDR_TCP);
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);
@@ -218,12 +221,12 @@ START_TEST(resyncs_diverged_mirror)
 	rig_wait_live(&rig, 1);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 100, 8, 0), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
+	mirror_lsn = oplog_last_lsn(rig.m[0].log);
 	rig_primary_stop(&rig.p);
-	/* a second primary, of epoch 2, without that history */
-	rig.m[1].epoch = rig.m[1].promised = 2;
-	ck_assert_int_eq(oplog_start(rig.m[1].log, 1, 2), 0);
+	rig.m[1].epoch = rig.m[1].promised = epoch;
+	ck_assert_int_eq(oplog_start(rig.m[1].log, 1, epoch), 0);
 	rig_commit_start(&rig.m[1], COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
-	ck_assert_uint_eq(rig_write_many(&rig.m[1], 150, 8, 7), 0);
+	ck_assert_uint_eq(rig_write_many(&rig.m[1], 150 - less, 8, 7), 0);
 	{
 		struct primary_config cfg = rig_primary_config(&rig.m[1], &rig.m[0].listen, 1, 2);
 		const char *why = "";
@@ -235,7 +238,26 @@ START_TEST(resyncs_diverged_mirror)
 	ck_assert_uint_eq(rig_write_many(&rig.m[1], 50, 8, 7), 0);
 	rig_expect_same(&rig.m[1], &rig.m[0]);
 	ck_assert_uint_eq(rig.m[0].resyncs, 1);
+	ck_assert_uint_eq(rig.m[0].keeps, 1);
+	ck_assert_uint_eq(rig.m[0].kept_last, mirror_lsn);
+	ck_assert_uint_eq(rig.m[0].kept_epoch, 1);
+}
+
+/* The mirror holds records of an older epoch that the new primary never had. */
+START_TEST(resyncs_diverged_mirror)
+{
+	resync_from_another(2, 0);
 	ck_assert_uint_eq(rig.m[0].promised, 2);
+	ck_assert_uint_eq(rig.m[0].kept_after, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* As after a primary that lost the end of its log. */
+START_TEST(resyncs_mirror_that_is_ahead)
+{
+	resync_from_another(1, 90);
+	ck_assert_uint_eq(rig.m[0].kept_after, 120);
 	rig_close(&rig);
 }
 END_TEST
@@ -386,6 +408,7 @@ int main(void)
 	tcase_add_loop_test(away, restarts_under_load, 0, 2);
 	tcase_add_loop_test(away, resyncs, 0, 2);
 	tcase_add_test(away, resyncs_diverged_mirror);
+	tcase_add_test(away, resyncs_mirror_that_is_ahead);
 	tcase_add_test(away, waits_for_log_room);
 	suite_add_tcase(s, away);
 	tcase_set_timeout(refuse, 25);

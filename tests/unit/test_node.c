@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A node without FUSE and without a peer: which state it recovers, and a mirror's hooks called as kv-mirror does. */
+#include "tests/unit/node_crash.h"
+
+#include "common/io.h"
+#include "tests/unit/unit_main.h"
+
+static struct crash_volume volume;
+
+static void volume_make(enum options_role role)
+{
+	const char *why = "";
+	struct volume *v;
+
+	crash_volume_make(&volume, 1, false);
+	if (role == OPTIONS_MOUNT)
+		return;
+	options_init(&volume.opt, role);
+	volume.opt.arena_bytes = 64 << 20;
+	volume.opt.mr_cache_bytes = 0;
+	volume.opt.inodes_max = 4096;
+	ck_assert_int_eq(volume_open(volume.path, false, &v, &why), 0);
+	v->super.is_mirror = true;
+	ck_assert_int_eq(volume_write_super(v), 0);
+	volume_close(v);
+}
+
+static struct node *node_start(void)
+{
+	char why[NODE_WHY_BYTES] = "";
+	struct node *n = NULL;
+
+	crash_volume_restart(&volume, UINT_MAX);
+	ck_assert_msg(node_open(&volume.opt, volume.path, &volume.media, &n, why) == 0, "%s", why);
+	return n;
+}
+
+static uint64_t node_lsn(struct node *n)
+{
+	uint64_t lsn;
+
+	store_lock(n->store);
+	lsn = store_lsn_locked(n->store);
+	store_unlock(n->store);
+	return lsn;
+}
+
+static bool want_between;
+
+/* One more file, in the log and in the store. Returns its record's LSN. */
+static uint64_t put(struct node *n, uint64_t epoch)
+{
+	uint8_t head[RECORD_HEAD_MAX];
+	char name[32];
+	struct record r = { .opcode = RECORD_CREATE, .gen = 1, .timestamp_ns = 1000, .lsn = node_lsn(n) + 1,
+			    .epoch = epoch, .name = name };
+	struct iovec iov = { .iov_base = head };
+
+	r.name_len = (uint32_t)snprintf(name, sizeof(name), "file-%llu-%llu", (unsigned long long)epoch,
+					(unsigned long long)r.lsn);
+	store_lock(n->store);
+	r.ino = store_next_ino_locked(n->store);
+	store_unlock(n->store);
+	r.u.create.parent_ino = 1;
+	r.u.create.mode = S_IFREG | 0600;
+	iov.iov_len = record_head_bytes(&r);
+	record_encode_head(&r, head);
+	record_seal(head, iov.iov_len, r.lsn, epoch, 0, 0);
+	ck_assert_int_eq(oplog_append(n->log, &iov, 1, r.lsn, 1, true), 0);
+	if (want_between) /* as mirror_apply.c: looks at the log's fill before it applies */
+		node_mirror_ops.want_checkpoint(n, epoch);
+	if (n->opt->role == OPTIONS_MIRROR)
+		ck_assert_int_eq(node_mirror_ops.apply(n, &r), 0);
+	else
+		ck_assert_int_eq(node_apply(n, &r), 0);
+	return r.lsn;
+}
+
+static void put_many(struct node *n, unsigned count, uint64_t epoch)
+{
+	while (count-- > 0)
+		put(n, epoch);
+}
+
+/* A checkpoint whose files are sound and whose items are not: what an earlier version's error may have left. */
+static void bad_checkpoint(struct node *n)
+{
+	struct iovec iov = { .iov_base = (void *)"nonsense", .iov_len = 8 };
+	struct ckpt_writer *w;
+	struct ckpt_info info;
+	uint64_t seg;
+	uint32_t bytes;
+
+	ck_assert_int_eq(ckpt_begin(n->ckpt, node_lsn(n), 1, &w), 0);
+	ck_assert_int_eq(ckpt_writer_add(w, 1, &iov, 1, &seg, &bytes), 0);
+	ck_assert_int_eq(ckpt_commit(w, 0, 1000, &info), 0);
+}
+
+START_TEST(rejected_checkpoint_is_no_base)
+{
+	struct node *n;
+	uint64_t number;
+
+	volume_make(OPTIONS_MOUNT);
+	n = node_start();
+	put_many(n, 5, 1);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	put_many(n, 5, 1);
+	bad_checkpoint(n);
+	node_close(n);
+
+	n = node_start(); /* from the one before it, and the log */
+	number = n->recovered.ckpt_number;
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 5);
+	ck_assert_uint_eq(n->recovered.replayed, 5);
+	put_many(n, 5, 1);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	node_close(n);
+
+	n = node_start();
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 15);
+	ck_assert_uint_gt(n->recovered.ckpt_number, number);
+	ck_assert_uint_eq(n->recovered.replayed, 0);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+/* What a resync leaves in the directory: the image of a primary that has count files, of the given epoch. */
+static void receive_image(struct node *n, unsigned count, uint64_t epoch)
+{
+	struct store_config cfg = { .inodes_max = n->inodes_max };
+	struct store *st = store_create(n->slab, &cfg);
+	static const struct image_write_ops ops = { .progress = NULL };
+	struct ckpt_info info;
+	unsigned i;
+
+	ck_assert_ptr_nonnull(st);
+	for (i = 1; i <= count; i++) {
+		char name[32];
+		struct record r = { .opcode = RECORD_CREATE, .gen = 1, .timestamp_ns = 1000, .lsn = i,
+				    .epoch = epoch, .name = name };
+
+		r.name_len = (uint32_t)snprintf(name, sizeof(name), "other-%u", i);
+		store_lock(st);
+		r.ino = store_next_ino_locked(st);
+		r.u.create.parent_ino = 1;
+		r.u.create.mode = S_IFREG | 0600;
+		ck_assert_int_eq(store_apply_locked(st, &r, NULL), 0);
+		store_unlock(st);
+	}
+	ck_assert_int_eq(image_write(store_image(st), n->ckpt, epoch, &ops, NULL, &info), 0);
+	ck_assert_uint_eq(info.lsn, count);
+	store_destroy(st);
+}
+
+/* The mirror diverged and the image ends at its very last LSN. */
+START_TEST(resync_to_the_same_lsn_forgets_the_log)
+{
+	struct node *n;
+	uint64_t lsn = 0;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	put_many(n, 5, 1);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	put_many(n, 5, 1);
+	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
+	receive_image(n, 10, 2);
+	ck_assert_int_eq(node_mirror_ops.resync_install(n, &lsn), 0);
+	ck_assert_uint_eq(lsn, 10);
+	ck_assert_uint_eq(oplog_first_lsn(n->log), 0);
+	ck_assert_uint_eq(oplog_last_lsn(n->log), 10);
+	put_many(n, 2, 2);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 10);
+	ck_assert_uint_eq(n->recovered.replayed, 2);
+	ck_assert_uint_eq(n->epoch, 2);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+static enum volume_state state_on_media(void)
+{
+	const char *why = "";
+	struct volume *v;
+	enum volume_state state;
+
+	ck_assert_int_eq(volume_open(volume.path, true, &v, &why), 0);
+	state = v->super.state;
+	volume_close(v);
+	return state;
+}
+
+/* The connection was lost between begin and install, in an older epoch's image; the next primary's log reaches back
+ * to LSN 1, so that it sends the log. _i: kvfs mirror is started again in between. */
+START_TEST(catches_up_after_half_a_resync)
+{
+	struct node *n;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	put_many(n, 5, 3);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	put_many(n, 5, 3);
+	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
+	receive_image(n, 20, 3);
+	ck_assert_int_eq(state_on_media(), VOLUME_RESYNCING);
+	if (_i) {
+		node_close(n);
+		n = node_start();
+		ck_assert_int_eq(state_on_media(), VOLUME_RESYNCING); /* empty: not to be promoted */
+	}
+	ck_assert_uint_eq(node_lsn(n), 0);
+	ck_assert_uint_eq(oplog_last_lsn(n->log), 0);
+	ck_assert_int_eq(node_mirror_ops.resume(n), 0);
+	ck_assert_int_eq(state_on_media(), VOLUME_READY);
+	put_many(n, 4, 1);
+	put_many(n, 3, 4);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 0);
+	ck_assert_uint_eq(node_lsn(n), 7);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 7);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+START_TEST(checkpoint_at_an_epoch_change)
+{
+	struct node *n;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	put_many(n, 5, 1);
+	want_between = true;
+	put(n, 2);
+	want_between = false;
+	ck_assert(!n->failed);
+	put_many(n, 5, 2);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(node_lsn(n), 11);
+	ck_assert_uint_eq(n->epoch, 2);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+/* All of a file in the volume; the caller frees it. */
+static uint8_t *read_file(const char *name, size_t *ret_len)
+{
+	int fd = openat(volume.dirfd, name, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	uint8_t *buf;
+
+	ck_assert_msg(fd >= 0, "%s", name);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600);
+	buf = malloc((size_t)st.st_size + 1);
+	ck_assert_ptr_nonnull(buf);
+	ck_assert_int_eq(io_read_full(fd, buf, (size_t)st.st_size), 0);
+	close(fd);
+	*ret_len = (size_t)st.st_size;
+	return buf;
+}
+
+static void check_cut(const char *name, uint64_t first_lsn, uint64_t last_lsn)
+{
+	size_t len, at = 0, bytes;
+	uint8_t *buf = read_file(name, &len);
+	struct record r;
+
+	for (; at < len; at += bytes, first_lsn++) {
+		ck_assert_int_eq(record_decode(buf + at, len - at, &r, &bytes), 0);
+		ck_assert_uint_eq(r.lsn, first_lsn);
+	}
+	ck_assert_uint_eq(first_lsn, last_lsn + 1);
+	free(buf);
+}
+
+START_TEST(keeps_what_a_resync_removes)
+{
+	struct node *n;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 0, 0, 1), 0); /* nothing to keep */
+	put_many(n, 5, 1);
+	node_mirror_ops.want_checkpoint(n, 1); /* on to the other pool */
+	put_many(n, 5, 2);
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 0, 10, 2), 0);
+	check_cut("cut-2-1-10", 1, 10);
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 7, 10, 2), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 7, 10, 2), 0);
+	check_cut("cut-2-8-10", 8, 10);
+	/* what can't be kept is said, and nothing is left under a name */
+	ck_assert_int_eq(mkdirat(volume.dirfd, "cut.tmp", 0700), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 8, 10, 2), -EISDIR);
+	ck_assert_int_ne(faccessat(volume.dirfd, "cut-2-9-10", F_OK, 0), 0);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("node");
+	TCase *t = tcase_create("all");
+
+	tcase_add_test(t, rejected_checkpoint_is_no_base);
+	tcase_add_test(t, resync_to_the_same_lsn_forgets_the_log);
+	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
+	tcase_add_test(t, checkpoint_at_an_epoch_change);
+	tcase_add_test(t, keeps_what_a_resync_removes);
+	suite_add_tcase(s, t);
+	return unit_run(s);
+}
