@@ -73,6 +73,7 @@ struct link {
 	/* primary.lock */
 	enum link_state state;
 	int refused_err;
+	uint32_t peer_node;     /* of the last welcome, 0: none yet */
 	char last_error[LINK_ERROR_BYTES];
 	char transport[8];
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */

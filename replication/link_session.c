@@ -29,6 +29,26 @@ static bool session_stopping(const struct link *l)
 	return atomic_load_explicit(&l->primary->stopping, memory_order_relaxed);
 }
 
+/* A node serves one session of a primary: through two links it would throw itself out for ever. */
+static int session_claim_node(struct link *l)
+{
+	struct primary *p = l->primary;
+	const struct link *other = NULL;
+	char text[sizeof(l->addr.host) + 16];
+
+	pthread_mutex_lock(&p->lock);
+	for (unsigned i = 0; i < p->cfg.mirror_count && !other; i++)
+		if (i != l->index && p->links[i].peer_node == l->welcome.node_id)
+			other = &p->links[i];
+	if (!other)
+		l->peer_node = l->welcome.node_id;
+	pthread_mutex_unlock(&p->lock);
+	if (!other)
+		return 0;
+	addr_format(&other->addr, text, sizeof(text));
+	return link_fail(l, -ENOTUNIQ, "it is the same node as mirror %s, given twice", text);
+}
+
 static int session_handshake(struct link *l, int fd)
 {
 	const struct primary_config *cfg = &l->primary->cfg;
@@ -50,7 +70,7 @@ static int session_handshake(struct link *l, int fd)
 		return link_fail(l, err, "%s", h.why);
 	if (l->welcome.ring_bytes < SESSION_RING_BYTES_MIN)
 		return link_fail(l, -EPROTO, "the mirror's ring is too small");
-	return 0;
+	return session_claim_node(l);
 }
 
 /* The lanes. After it the endpoint may be woken by others. */
