@@ -152,6 +152,12 @@ static void status_print(const json_t *j)
 		printf("digest      %s\n", status_str(j, NULL, "digest"));
 }
 
+/* What is served takes no write any more, or, a mirror, no record. */
+static bool status_failed(const json_t *j)
+{
+	return status_bool(j, "commit", "failed") || status_bool(j, "mirror", "failed");
+}
+
 static int status_ask(const char *where, bool as_json, bool digest)
 {
 	json_t *request = json_pack("{s:s, s:b}", "cmd", "status", "digest", digest), *reply = NULL;
@@ -174,6 +180,10 @@ static int status_ask(const char *where, bool as_json, bool digest)
 		printf("\n");
 	} else {
 		status_print(reply);
+	}
+	if (!error && status_failed(reply)) {
+		error = status_str(reply, "mirror", "last_error");
+		diag_error("%s: it has failed%s%s", where, error[0] ? ": " : "", error);
 	}
 	err = error ? CMD_FAILED : CMD_OK;
 	json_decref(reply);

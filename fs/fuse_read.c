@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define FS_BLOCK_BYTES 4096
-#define FS_ATIME_MAX_AGE_NS (24ULL * 3600 * NSEC_PER_SEC)
+#define FS_ATIME_MAX_AGE_NS (24LL * 3600 * (int64_t)NSEC_PER_SEC)
 
 static void fs_lookup_wait(struct fs *fs, fuse_req_t req, const struct fuse_entry_param *e, uint64_t lsn)
 {
@@ -64,8 +64,8 @@ void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fs_lookup_wait(fs, req, &e, lsn);
 	} else if (!in && fs->mirror) {
 		fuse_reply_err(req, ENOENT);
-	} else if (fuse_reply_entry(req, &e) == -ENOENT && e.ino) {
-		fs_unref(fs, e.ino, 1);
+	} else if (fuse_reply_entry(req, &e) != 0 && e.ino) {
+		fs_unref(fs, e.ino, 1); /* whatever the error: the kernel did not get it */
 	}
 }
 
@@ -171,9 +171,11 @@ void fs_readlink(fuse_req_t req, fuse_ino_t ino)
 
 static bool fs_atime_is_due(const struct fs *fs, const struct inode *in, uint64_t now_ns)
 {
+	int64_t atime = (int64_t)in->atime_ns;
+
 	return !fs->noatime && !fs->read_only &&
-	       (in->atime_ns <= in->mtime_ns || in->atime_ns <= in->ctime_ns ||
-		in->atime_ns + FS_ATIME_MAX_AGE_NS < now_ns);
+	       (atime <= (int64_t)in->mtime_ns || atime <= (int64_t)in->ctime_ns ||
+		atime < (int64_t)now_ns - FS_ATIME_MAX_AGE_NS);
 }
 
 static void fs_read_wait(struct fs *fs, fuse_req_t req, const struct value_ref *refs, unsigned n, uint64_t lsn)

@@ -77,9 +77,16 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	fuse_reply_err(req, -err);
 }
 
+/* Signed nanoseconds since 1970, as the record's 64 bits; what they can't hold (years before 1678, after
+ * 2262) becomes the nearest they can. */
 static uint64_t fs_timespec_ns(const struct timespec *ts)
 {
-	return (uint64_t)ts->tv_sec * NSEC_PER_SEC + (uint64_t)ts->tv_nsec;
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)ts->tv_sec, (int64_t)NSEC_PER_SEC, &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)ts->tv_nsec, &ns))
+		ns = ts->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return (uint64_t)ns;
 }
 
 static void fs_setattr_times(struct record *r, const struct stat *attr, int to_set)

@@ -10,13 +10,16 @@
 
 struct view {
 	struct fs *fs;
-	bool all;              /* kv-mirror only */
+	atomic_bool all;       /* relaxed: written by kv-mirror */
 	pthread_t thread;
 	pthread_mutex_t lock;  /* protects what follows */
 	pthread_cond_t cond;
+	uint64_t *spare;       /* kv-inval's, of spare_cap */
+	size_t spare_cap;
 	uint64_t *inos;        /* noted, not yet taken */
 	size_t count, cap;
 	bool flush, stopping;
+	bool lost;             /* no memory to note one: any page may be old */
 };
 
 bool view_wants_locked(struct view *v, struct store *st, const struct record *r)
@@ -50,8 +53,8 @@ void view_note(struct view *v, uint64_t ino)
 		size_t cap = v->cap * 2;
 		uint64_t *inos = realloc(v->inos, cap * sizeof(*inos));
 
-		/* no memory: the page may be old until it is read again after its attributes changed */
 		if (!inos) {
+			v->lost = true;
 			pthread_mutex_unlock(&v->lock);
 			return;
 		}
@@ -65,7 +68,7 @@ void view_note(struct view *v, uint64_t ino)
 void view_flush(struct view *v)
 {
 	pthread_mutex_lock(&v->lock);
-	if (v->count && !v->flush) {
+	if ((v->count || v->lost) && !v->flush) {
 		v->flush = true;
 		pthread_cond_signal(&v->cond);
 	}
@@ -95,14 +98,32 @@ static void view_send(struct view *v, uint64_t *inos, size_t count)
 	}
 }
 
+/* Notes were lost: whatever the kernel knows may have changed. Needs no memory. */
+static void view_send_all(struct view *v)
+{
+	uint64_t inos[STORE_WALK_INODES];
+	struct store_walk walk = { 0 };
+	unsigned count;
+	bool more = true;
+
+	while (more) {
+		struct store *st = fs_lock(v->fs);
+
+		more = store_walk_locked(st, &walk, v->all, inos, &count);
+		fs_unlock(v->fs, st);
+		view_send(v, inos, count);
+	}
+}
+
 static void *view_main(void *arg)
 {
 	struct view *v = arg;
-	uint64_t *spare = malloc(VIEW_INODES_FIRST * sizeof(*spare)), *taken;
-	size_t count, spare_cap = VIEW_INODES_FIRST, cap;
+	uint64_t *taken;
+	size_t count, cap;
+	bool lost;
 
 	pthread_mutex_lock(&v->lock);
-	while (spare && !v->stopping) {
+	while (!v->stopping) {
 		if (!v->flush) {
 			pthread_cond_wait(&v->cond, &v->lock);
 			continue;
@@ -111,17 +132,21 @@ static void *view_main(void *arg)
 		taken = v->inos;
 		count = v->count;
 		cap = v->cap;
-		v->inos = spare;
-		v->cap = spare_cap;
+		lost = v->lost;
+		v->inos = v->spare;
+		v->cap = v->spare_cap;
 		v->count = 0;
+		v->lost = false;
 		pthread_mutex_unlock(&v->lock);
-		view_send(v, taken, count);
-		spare = taken;
-		spare_cap = cap;
+		if (lost)
+			view_send_all(v);
+		else
+			view_send(v, taken, count);
+		v->spare = taken;
+		v->spare_cap = cap;
 		pthread_mutex_lock(&v->lock);
 	}
 	pthread_mutex_unlock(&v->lock);
-	free(spare);
 	return NULL;
 }
 
@@ -133,12 +158,14 @@ int view_create(struct fs *fs, struct view **ret_view)
 	if (!v)
 		return -ENOMEM;
 	v->fs = fs;
-	v->cap = VIEW_INODES_FIRST;
+	v->cap = v->spare_cap = VIEW_INODES_FIRST;
 	v->inos = malloc(v->cap * sizeof(*v->inos));
+	v->spare = malloc(v->spare_cap * sizeof(*v->spare));
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_cond_init(&v->cond, NULL);
-	err = v->inos ? thread_start(&v->thread, "kv-inval", view_main, v) : -ENOMEM;
+	err = v->inos && v->spare ? thread_start(&v->thread, "kv-inval", view_main, v) : -ENOMEM;
 	if (err) {
+		free(v->spare);
 		free(v->inos);
 		free(v);
 		return err;
@@ -158,6 +185,7 @@ void view_destroy(struct view *v)
 	pthread_join(v->thread, NULL);
 	pthread_cond_destroy(&v->cond);
 	pthread_mutex_destroy(&v->lock);
+	free(v->spare);
 	free(v->inos);
 	free(v);
 }

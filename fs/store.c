@@ -208,9 +208,16 @@ struct inode *store_inode_locked(struct store *st, uint64_t ino)
 	return NULL;
 }
 
+/* ns: signed, two's complement; times before 1970 have a negative tv_sec and a positive tv_nsec. */
 static struct timespec to_timespec(uint64_t ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+	int64_t sec = (int64_t)ns / (int64_t)NSEC_PER_SEC, rest = (int64_t)ns % (int64_t)NSEC_PER_SEC;
+
+	if (rest < 0) {
+		rest += (int64_t)NSEC_PER_SEC;
+		sec--;
+	}
+	return (struct timespec){ .tv_sec = (time_t)sec, .tv_nsec = (long)rest };
 }
 
 /* Memory the value takes, in the 512-byte units of st_blocks. */
@@ -280,4 +287,43 @@ void store_stats_locked(const struct store *st, struct store_stats *ret_stats)
 	ret_stats->names = st->names.count;
 	ret_stats->orphans = st->orphans;
 	ret_stats->value_bytes = st->value_bytes;
+}
+
+#define WALK_BUCKETS 4096 /* looked at with the lock held at a stretch */
+
+/* The hash spreads inode numbers too well for a chain to fill a step by itself. */
+static bool walk_chain(const struct htable_node *n, bool all, uint64_t *inos, unsigned *count)
+{
+	unsigned at = *count;
+
+	for (; n; n = n->next) {
+		const struct inode *in = caa_container_of(n, struct inode, hash);
+
+		if (!all && in->lookups == 0)
+			continue;
+		if (at == STORE_WALK_INODES)
+			return false;
+		inos[at++] = in->ino;
+	}
+	*count = at;
+	return true;
+}
+
+bool store_walk_locked(struct store *st, struct store_walk *w, bool all, uint64_t ret_inos[STORE_WALK_INODES],
+		       unsigned *ret_count)
+{
+	size_t buckets = htable_bucket_count(&st->inodes), end;
+	unsigned count = 0;
+
+	/* a table that has grown holds them in other places */
+	if (w->buckets != buckets)
+		*w = (struct store_walk){ .buckets = buckets };
+	*ret_count = 0;
+	if (w->bucket == buckets)
+		return false;
+	end = buckets - w->bucket > WALK_BUCKETS ? w->bucket + WALK_BUCKETS : buckets;
+	while (w->bucket < end && (walk_chain(htable_bucket(&st->inodes, w->bucket), all, ret_inos, &count) || !count))
+		w->bucket++;
+	*ret_count = count;
+	return true;
 }

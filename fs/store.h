@@ -34,7 +34,7 @@ struct inode {
 	uint64_t ino;         /* never reused */
 	uint64_t lookups;     /* the kernel's references (lookup count); not in the image */
 	uint64_t last_lsn;    /* newest record that changed it (relatime updates excepted) */
-	uint64_t atime_ns, mtime_ns, ctime_ns;
+	uint64_t atime_ns, mtime_ns, ctime_ns; /* since 1970, signed (two's complement) */
 	uint32_t mode, uid, gid, rdev;
 	uint32_t nlink;       /* 0: unlinked, lives until INODE_FREE */
 	uint32_t gen;
@@ -105,6 +105,16 @@ void store_ref_locked(struct inode *in);
 bool store_forget_locked(struct store *st, struct inode *in, uint64_t n);
 /* Calls fn for each unlinked inode without kernel references (after recovery). */
 void store_each_orphan_locked(struct store *st, void (*fn)(void *ctx, uint64_t ino), void *ctx);
+
+/* A walk over the inodes the kernel refers to (all: over all inodes) in steps of at most STORE_WALK_INODES, between
+ * which the lock may be given up: every inode that is there all the while is seen, some maybe twice. */
+#define STORE_WALK_INODES 256
+struct store_walk {
+	size_t bucket, buckets; /* zero to begin */
+};
+/* False: the walk is over, *ret_count is 0. */
+bool store_walk_locked(struct store *st, struct store_walk *w, bool all, uint64_t ret_inos[STORE_WALK_INODES],
+		       unsigned *ret_count);
 
 struct store_stats {
 	uint64_t inodes, names, orphans, value_bytes;

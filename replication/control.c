@@ -178,6 +178,41 @@ int control_recv(int fd, void *buf, size_t cap, uint64_t deadline_ns, const atom
 	return 0;
 }
 
+/* Reads on until the reader holds want bytes. */
+static int control_read_upto(int fd, struct control_reader *r, uint32_t want)
+{
+	while (r->got < want) {
+		ssize_t n = recv(fd, r->bytes + r->got, want - r->got, MSG_DONTWAIT);
+
+		if (n == 0)
+			return -ECONNRESET;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return control_socket_error(errno);
+		r->got += (uint32_t)n;
+	}
+	return 0;
+}
+
+int control_read_some(int fd, struct control_reader *r, struct control_frame *ret_frame)
+{
+	struct control_frame f;
+	int err = control_read_upto(fd, r, sizeof(struct repl_frame));
+
+	if (!err)
+		err = control_frame_decode(r->bytes, &f);
+	if (!err && f.len > REPL_SMALL_BYTES_MAX)
+		err = -EMSGSIZE;
+	if (!err)
+		err = control_read_upto(fd, r, (uint32_t)sizeof(struct repl_frame) + f.len);
+	if (!err && !control_frame_intact(r->bytes, control_reader_payload(r), f.len))
+		err = -EBADMSG;
+	if (!err)
+		*ret_frame = f;
+	return err;
+}
+
 void control_socket_tune(int fd)
 {
 	int one = 1, idle_s = 2, interval_s = 1, count = 5;

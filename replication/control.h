@@ -33,6 +33,22 @@ int control_send(int fd, enum repl_frame_type type, const void *payload, size_t 
 int control_recv(int fd, void *buf, size_t cap, uint64_t deadline_ns, const atomic_bool *cancel,
 		 struct control_frame *ret_frame);
 
+/* A frame of at most REPL_SMALL_BYTES_MAX that comes bit by bit; zeroed before its first byte. Never
+ * takes more than the frame's bytes from the socket. */
+struct control_reader {
+	uint8_t bytes[sizeof(struct repl_frame) + REPL_SMALL_BYTES_MAX];
+	uint32_t got;
+};
+
+static inline const void *control_reader_payload(const struct control_reader *r)
+{
+	return r->bytes + sizeof(struct repl_frame);
+}
+
+/* Takes what is there, never waits. 0: the frame is whole (payload: control_reader_payload); -EAGAIN: not
+ * yet; otherwise as control_recv. */
+int control_read_some(int fd, struct control_reader *r, struct control_frame *ret_frame);
+
 /* Sets what a control connection needs: no delay, and keepalive that reports a dead host within seconds. */
 void control_socket_tune(int fd);
 

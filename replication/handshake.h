@@ -75,6 +75,15 @@ int handshake_dial(struct handshake *h, int fd, const uint8_t uuid[16],
  * -EPROTONOSUPPORT, and those of control_recv. why is filled. */
 int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64_t deadline_ns,
 		     struct handshake_join *ret_join);
+/* The same in two steps that never wait, for a caller that collects the frames itself: f and msg are
+ * what came. Answers go out as far as the socket takes them at once: all of it, on a new connection. */
+struct control_frame;
+int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
+			   const struct control_frame *f, const void *msg);
+int handshake_answer_join(struct handshake *h, int fd, const struct control_frame *f, const void *msg,
+			  struct handshake_join *ret_join);
+/* The frame could not be had: the sentence for err in why. */
+int handshake_answer_lost(struct handshake *h, int fd, int err, const char *what);
 /* Mirror, after handshake_answer: either of the two ends the exchange. */
 int handshake_welcome(struct handshake *h, int fd, const struct handshake_welcome *w,
 		      uint64_t deadline_ns);

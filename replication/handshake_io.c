@@ -3,6 +3,7 @@
 #include "replication/handshake.h"
 
 #include "common/byteorder.h"
+#include "common/clock.h"
 #include "replication/control.h"
 
 #include <errno.h>
@@ -132,7 +133,7 @@ static int handshake_recv(struct handshake *h, int fd, enum repl_frame_type want
 
 	if (err)
 		return handshake_fail_io(h, err, what);
-	if (f.type == REPL_REFUSE && want != REPL_HELLO && want != REPL_JOIN)
+	if (f.type == REPL_REFUSE)
 		return handshake_refused(h, buf, f.len);
 	if (f.type != want)
 		return handshake_fail_io(h, -EBADMSG, what);
@@ -199,51 +200,71 @@ int handshake_dial(struct handshake *h, int fd, const uint8_t uuid[16],
 	return err ? handshake_fail_io(h, err, "welcome") : 0;
 }
 
-int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64_t deadline_ns,
-		     struct handshake_join *ret_join)
+int handshake_answer_lost(struct handshake *h, int fd, int err, const char *what)
 {
-	uint8_t buf[REPL_SMALL_BYTES_MAX];
-	struct control_frame f;
+	if (err == -EPROTONOSUPPORT)
+		handshake_refuse(h, fd, REPL_REFUSE_VERSION, "", clock_mono_ns());
+	return handshake_fail_io(h, err, what);
+}
+
+int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
+			   const struct control_frame *f, const void *msg)
+{
 	struct repl_hello hello;
 	struct repl_challenge challenge = {
 		.feature_incompat = htobe32(REPL_FEATURE_INCOMPAT),
 		.feature_compat = htobe32(REPL_FEATURE_COMPAT),
 	};
-	int err;
+	uint64_t now = clock_mono_ns();
+	int err = f->type == REPL_HELLO ? handshake_hello_decode(msg, f->len, &hello) : -EBADMSG;
 
+	if (err)
+		return handshake_answer_lost(h, fd, err, "hello");
 	if (sodium_init() < 0)
 		return handshake_fail(h, -EIO, "libsodium cannot start");
-	err = handshake_recv(h, fd, REPL_HELLO, buf, deadline_ns, "hello", &f);
-	if (!err)
-		err = handshake_hello_decode(buf, f.len, &hello);
-	if (err == -EPROTONOSUPPORT) {
-		handshake_refuse(h, fd, REPL_REFUSE_VERSION, "", deadline_ns);
-		return handshake_fail_io(h, err, "hello");
-	}
-	if (err)
-		return handshake_fail_io(h, err, "hello");
 	if (memcmp(hello.uuid, uuid, sizeof(hello.uuid)) != 0) {
-		handshake_refuse(h, fd, REPL_REFUSE_OTHER_VOLUME, "", deadline_ns);
+		handshake_refuse(h, fd, REPL_REFUSE_OTHER_VOLUME, "", now);
 		return handshake_fail(h, -EXDEV, "a primary of another volume called");
 	}
-	handshake_note(h, REPL_HELLO, buf, f.len);
+	handshake_note(h, REPL_HELLO, msg, f->len);
 	randombytes_buf(challenge.nonce, sizeof(challenge.nonce));
 	err = handshake_send_proved(h, fd, REPL_CHALLENGE, &challenge, sizeof(challenge),
-				    LABEL_CHALLENGE, deadline_ns);
-	if (err)
-		return handshake_fail_io(h, err, "challenge");
-	err = handshake_recv(h, fd, REPL_JOIN, buf, deadline_ns, "join", &f);
-	if (err)
-		return err;
-	if (f.len != sizeof(struct repl_join))
+				    LABEL_CHALLENGE, now);
+	return err ? handshake_fail_io(h, err, "challenge") : 0;
+}
+
+int handshake_answer_join(struct handshake *h, int fd, const struct control_frame *f, const void *msg,
+			  struct handshake_join *ret_join)
+{
+	int err;
+
+	if (f->type != REPL_JOIN || f->len != sizeof(struct repl_join))
 		return handshake_fail_io(h, -EBADMSG, "join");
-	if (!handshake_check_proved(h, REPL_JOIN, buf, f.len, LABEL_JOIN)) {
-		handshake_refuse(h, fd, REPL_REFUSE_WRONG_KEY, "", deadline_ns);
+	if (!handshake_check_proved(h, REPL_JOIN, msg, f->len, LABEL_JOIN)) {
+		handshake_refuse(h, fd, REPL_REFUSE_WRONG_KEY, "", clock_mono_ns());
 		return handshake_fail(h, -EKEYREJECTED, "a primary with a wrong key called");
 	}
 	h->proved = true;
-	err = handshake_join_decode(buf, f.len, ret_join);
+	err = handshake_join_decode(msg, f->len, ret_join);
 	return err ? handshake_fail_io(h, err, "join") : 0;
+}
+
+int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64_t deadline_ns,
+		     struct handshake_join *ret_join)
+{
+	uint8_t buf[REPL_SMALL_BYTES_MAX];
+	struct control_frame f;
+	int err = control_recv(fd, buf, sizeof(buf), deadline_ns, h->cancel, &f);
+
+	if (err)
+		return handshake_answer_lost(h, fd, err, "hello");
+	err = handshake_answer_hello(h, fd, uuid, &f, buf);
+	if (err)
+		return err;
+	err = control_recv(fd, buf, sizeof(buf), deadline_ns, h->cancel, &f);
+	if (err)
+		return handshake_answer_lost(h, fd, err, "join");
+	return handshake_answer_join(h, fd, &f, buf, ret_join);
 }
 
 int handshake_welcome(struct handshake *h, int fd, const struct handshake_welcome *w,

@@ -68,7 +68,13 @@ int link_fail(struct link *l, int err, const char *fmt, ...)
 static bool link_is_refusal(int err)
 {
 	return err == -EPROTONOSUPPORT || err == -EXDEV || err == -EKEYREJECTED || err == -ESTALE ||
-	       err == -ENOSPC || err == -EBUSY || err == -ENOTSUP;
+	       err == -ENOSPC || err == -EBUSY || err == -ENOTSUP || err == -ENOTUNIQ;
+}
+
+/* Not even trying again is harmless: each attempt throws out the session of the same node. */
+static bool link_is_hopeless(int err)
+{
+	return err == -ENOTUNIQ;
 }
 
 static int link_attempt(struct link *l)
@@ -129,7 +135,9 @@ void *link_thread(void *arg)
 			delay_ns = LINK_BACKOFF_MIN_NS;
 			link_count_add(&l->reconnects, 1);
 		}
-		link_back_off(l, link_is_refusal(err) ? LINK_BACKOFF_MAX_NS : delay_ns);
+		do
+			link_back_off(l, link_is_refusal(err) ? LINK_BACKOFF_MAX_NS : delay_ns);
+		while (link_is_hopeless(err) && !atomic_load_explicit(&l->primary->stopping, memory_order_relaxed));
 		delay_ns = delay_ns * 2 < LINK_BACKOFF_MAX_NS ? delay_ns * 2 : LINK_BACKOFF_MAX_NS;
 	}
 	return NULL;

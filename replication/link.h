@@ -48,12 +48,15 @@ struct link_sender {
 	atomic_bool behind;     /* the log holds what was not sent: the link's thread sends it (hint without lock) */
 	uint64_t next_lsn;      /* to be sent next */
 	uint64_t ring_bytes;
-	uint64_t ring_head;     /* cumulative position, skipped bytes included */
+	_Atomic uint64_t ring_head; /* cumulative position, skipped bytes included; others look at it without the lock */
 	uint64_t window_records;
 	unsigned lanes, lane;   /* lane: of the last batch */
 	bool unacked;           /* since_ns and since_lsn hold */
 	uint64_t since_ns;      /* since_lsn is unacknowledged since then */
 	uint64_t since_lsn;
+	bool waiting;           /* the log is ahead of next_lsn, and what follows holds */
+	uint64_t waiting_lsn, waiting_since_ns; /* waiting_lsn is to be sent since then */
+	uint64_t stuck_lsn, stuck_since_ns;     /* nothing was sent since then: next_lsn is still stuck_lsn */
 	struct transport_post posts[LINK_BATCH_POSTS];
 	struct iovec iov[LINK_BATCH_IOV];
 	uint64_t head_after[LINK_BATCH_POSTS];
@@ -70,6 +73,7 @@ struct link {
 	/* primary.lock */
 	enum link_state state;
 	int refused_err;
+	uint32_t peer_node;     /* of the last welcome, 0: none yet */
 	char last_error[LINK_ERROR_BYTES];
 	char transport[8];
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */
@@ -82,7 +86,7 @@ struct link {
 	bool in_sync, joining;
 	uint64_t last_heard_ns, last_beat_ns;
 	uint64_t beats_sent, beats_seen;
-	uint64_t ack_sequence;
+	struct ack last_ack;
 
 	/* From the log; the link's thread's. */
 	uint8_t *read_buf;
@@ -126,9 +130,17 @@ extern const struct commit_link_ops link_commit_ops;
 bool link_send_notice(struct link *l, uint32_t imm);
 /* Whether the pump has anything to do; a look without the lock. */
 bool link_send_wanted(const struct link *l);
-/* Error of an earlier post, or 0. *ret_since_ns: since when something sent is unacknowledged, 0:
- * nothing is. The age is that of a sample, at least half of the oldest one's. */
-int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, uint64_t *ret_since_ns);
+/* How long the mirror has owed us something. The first two are ages of samples, at least half of the
+ * oldest one's; 0: nothing of the kind. */
+struct link_ages {
+	uint64_t unacked_ns; /* sent, and not acknowledged */
+	uint64_t unsent_ns;  /* in the log, and not sent: no credits, no room in the ring */
+	uint64_t stuck_ns;   /* no record at all could be sent though the log has some */
+};
+/* Error of an earlier post, or 0. The link's thread, now and then. */
+int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, struct link_ages *ret_ages);
+/* Whether an acknowledgement speaks only of what was sent. Waits for a post that is under way. */
+bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */
 struct oplog;

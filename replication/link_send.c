@@ -38,7 +38,8 @@ static bool link_batch_add_locked(struct link *l, unsigned n, unsigned iov_at, u
 	struct link_sender *s = &l->send;
 	uint64_t freed = atomic_load_explicit(&l->ring_freed, memory_order_acquire);
 	uint64_t acked = atomic_load_explicit(&l->acked_lsn, memory_order_acquire);
-	uint64_t head = n ? s->head_after[n - 1] : s->ring_head;
+	uint64_t head = n ? s->head_after[n - 1] :
+			    atomic_load_explicit(&s->ring_head, memory_order_relaxed);
 	uint64_t off;
 
 	if (s->next_lsn + n - acked > s->window_records)
@@ -73,7 +74,7 @@ static unsigned link_batch_post_locked(struct link *l, unsigned n)
 		return 0;
 	for (int i = 0; i < taken; i++)
 		bytes += s->bytes[i];
-	s->ring_head = s->head_after[taken - 1];
+	atomic_store_explicit(&s->ring_head, s->head_after[taken - 1], memory_order_relaxed);
 	s->next_lsn += (unsigned)taken;
 	if (!s->unacked) {
 		s->unacked = true;
@@ -171,11 +172,11 @@ void link_send_begin(struct link *l, uint64_t next_lsn)
 	pthread_mutex_lock(&l->send_lock);
 	s->next_lsn = next_lsn;
 	s->ring_bytes = l->tops->remote_window_bytes(l->ep);
-	s->ring_head = 0;
+	atomic_store_explicit(&s->ring_head, 0, memory_order_relaxed);
 	s->window_records = l->welcome.window_records;
 	s->lanes = l->tops->lanes(l->ep);
 	s->lane = 0;
-	s->unacked = false;
+	s->unacked = s->waiting = false;
 	s->err = 0;
 	atomic_store_explicit(&s->behind, true, memory_order_relaxed);
 	s->streaming = true;
@@ -190,7 +191,7 @@ void link_send_end(struct link *l)
 {
 	pthread_mutex_lock(&l->send_lock);
 	l->send.streaming = false;
-	l->send.unacked = false;
+	l->send.unacked = l->send.waiting = false;
 	link_unlock(l);
 }
 
@@ -294,7 +295,46 @@ bool link_send_notice(struct link *l, uint32_t imm)
 	return taken == 1;
 }
 
-int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, uint64_t *ret_since_ns)
+bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos)
+{
+	struct link_sender *s = &l->send;
+	bool covers;
+
+	if (lsn <= atomic_load_explicit(&l->sent_lsn, memory_order_relaxed) &&
+	    ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed))
+		return true;
+	/* It may be faster than the post it answers was in counting. */
+	pthread_mutex_lock(&l->send_lock);
+	covers = lsn < s->next_lsn && ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed);
+	link_unlock(l);
+	return covers;
+}
+
+/* Ages what the log holds and the mirror lets us not send. last_lsn: of the log. */
+static void link_watch_unsent_locked(struct link_sender *s, uint64_t last_lsn, uint64_t now_ns)
+{
+	if (s->next_lsn > last_lsn) {
+		s->waiting = false;
+		return;
+	}
+	if (!s->waiting || s->next_lsn > s->waiting_lsn) {
+		s->waiting_lsn = last_lsn;
+		s->waiting_since_ns = now_ns;
+	}
+	if (!s->waiting || s->next_lsn != s->stuck_lsn) {
+		s->stuck_lsn = s->next_lsn;
+		s->stuck_since_ns = now_ns;
+	}
+	s->waiting = true;
+}
+
+/* The leader may have posted after the caller took the time. */
+static uint64_t link_age(bool holds, uint64_t since_ns, uint64_t now_ns)
+{
+	return holds && now_ns > since_ns ? now_ns - since_ns : 0;
+}
+
+int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, struct link_ages *ret_ages)
 {
 	struct link_sender *s = &l->send;
 	int err;
@@ -305,7 +345,12 @@ int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, uint64_
 		s->since_lsn = s->next_lsn - 1;
 		s->since_ns = now_ns;
 	}
-	*ret_since_ns = s->unacked ? s->since_ns : 0;
+	link_watch_unsent_locked(s, oplog_last_lsn(l->primary->log), now_ns);
+	*ret_ages = (struct link_ages){
+		.unacked_ns = link_age(s->unacked, s->since_ns, now_ns),
+		.unsent_ns = link_age(s->waiting, s->waiting_since_ns, now_ns),
+		.stuck_ns = link_age(s->waiting, s->stuck_since_ns, now_ns),
+	};
 	err = s->err;
 	link_unlock(l);
 	return err;

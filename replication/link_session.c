@@ -29,6 +29,26 @@ static bool session_stopping(const struct link *l)
 	return atomic_load_explicit(&l->primary->stopping, memory_order_relaxed);
 }
 
+/* A node serves one session of a primary: through two links it would throw itself out for ever. */
+static int session_claim_node(struct link *l)
+{
+	struct primary *p = l->primary;
+	const struct link *other = NULL;
+	char text[sizeof(l->addr.host) + 16];
+
+	pthread_mutex_lock(&p->lock);
+	for (unsigned i = 0; i < p->cfg.mirror_count && !other; i++)
+		if (i != l->index && p->links[i].peer_node == l->welcome.node_id)
+			other = &p->links[i];
+	if (!other)
+		l->peer_node = l->welcome.node_id;
+	pthread_mutex_unlock(&p->lock);
+	if (!other)
+		return 0;
+	addr_format(&other->addr, text, sizeof(text));
+	return link_fail(l, -ENOTUNIQ, "it is the same node as mirror %s, given twice", text);
+}
+
 static int session_handshake(struct link *l, int fd)
 {
 	const struct primary_config *cfg = &l->primary->cfg;
@@ -50,7 +70,7 @@ static int session_handshake(struct link *l, int fd)
 		return link_fail(l, err, "%s", h.why);
 	if (l->welcome.ring_bytes < SESSION_RING_BYTES_MIN)
 		return link_fail(l, -EPROTO, "the mirror's ring is too small");
-	return 0;
+	return session_claim_node(l);
 }
 
 /* The lanes. After it the endpoint may be woken by others. */
@@ -102,7 +122,7 @@ static int session_begin(struct link *l)
 	int err;
 
 	l->in_sync = false;
-	l->ack_sequence = 0;
+	l->last_ack = (struct ack){ .received_lsn = last_lsn, .durable_lsn = last_lsn };
 	l->beats_sent = l->beats_seen = 0;
 	l->last_heard_ns = clock_mono_ns();
 	l->last_beat_ns = 0;
@@ -147,6 +167,18 @@ static void session_fall_out(struct link *l)
 	link_set_state(l, LINK_CATCHUP);
 }
 
+/* Positions only grow, and nothing was received or freed that was not sent. What the ring's space
+ * is counted from comes from here: taken as it is, a wrong one would leave no space for ever. */
+static bool session_ack_makes_sense(struct link *l, const struct ack *a)
+{
+	const struct ack *last = &l->last_ack;
+
+	return a->received_lsn >= last->received_lsn && a->durable_lsn >= last->durable_lsn &&
+	       a->applied_lsn >= last->applied_lsn && a->ring_freed >= last->ring_freed &&
+	       a->heartbeats >= last->heartbeats && a->heartbeats <= l->beats_sent &&
+	       link_send_covers(l, a->received_lsn, a->ring_freed);
+}
+
 static int session_take_ack(struct link *l)
 {
 	uint64_t bytes;
@@ -154,13 +186,12 @@ static int session_take_ack(struct link *l)
 	struct ack a;
 
 	/* An earlier notice of this poll may have brought us past this one's acknowledgement already. */
-	if (!ack_scan(window, l->ack_sequence, &a))
+	if (!ack_scan(window, l->last_ack.sequence, &a))
 		return 0;
-	l->ack_sequence = a.sequence;
-	if (a.received_lsn > oplog_last_lsn(l->primary->log) ||
-	    a.durable_lsn < atomic_load_explicit(&l->acked_lsn, memory_order_relaxed))
-		return link_fail(l, -EPROTO, "the mirror acknowledged LSN %llu, which it cannot hold",
-				 (unsigned long long)a.received_lsn);
+	if (!session_ack_makes_sense(l, &a))
+		return link_fail(l, -EPROTO, "the mirror acknowledges nonsense (LSN %llu, ring position %llu)",
+				 (unsigned long long)a.received_lsn, (unsigned long long)a.ring_freed);
+	l->last_ack = a;
 	if (a.heartbeats > l->beats_seen && a.heartbeats == l->beats_sent)
 		atomic_store_explicit(&l->rtt_ns, clock_mono_ns() - l->last_beat_ns,
 				      memory_order_relaxed);
@@ -204,19 +235,20 @@ static int session_event(struct link *l, const struct transport_event *ev)
 static int session_tick(struct link *l, uint64_t now)
 {
 	uint64_t half = l->primary->cfg.timeout_ns / 2;
-	uint64_t since, age;
-	int err = link_send_check(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now, &since);
+	uint64_t stuck = 2 * l->primary->cfg.timeout_ns + SESSION_STUCK_NS;
+	struct link_ages ages;
+	int err = link_send_check(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now, &ages);
 
 	if (err)
 		return link_fail(l, err, "cannot post: %s", strerror(-err));
 	if (now - l->last_heard_ns > half)
 		return link_fail(l, -ETIMEDOUT, "the mirror is silent");
-	/* the leader may have posted after we took the time */
-	age = since && now > since ? now - since : 0;
-	if (age > half)
+	if (ages.unacked_ns > half || ages.unsent_ns > half)
 		session_fall_out(l);
-	if (age > 2 * l->primary->cfg.timeout_ns + SESSION_STUCK_NS)
+	if (ages.unacked_ns > stuck)
 		return link_fail(l, -ETIMEDOUT, "the mirror acknowledges nothing");
+	if (ages.stuck_ns > stuck)
+		return link_fail(l, -ETIMEDOUT, "the mirror takes no more records");
 	if (now - l->last_beat_ns >= LINK_HEARTBEAT_NS) {
 		l->last_beat_ns = now;
 		if (link_send_notice(l, TRANSPORT_IMM_HEARTBEAT))

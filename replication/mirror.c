@@ -32,15 +32,20 @@ int mirror_fail(struct mirror *m, int err, const char *fmt, ...)
 
 int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...)
 {
+	char why[MIRROR_ERROR_BYTES];
+	bool first = !m->stopped;
 	va_list ap;
 
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
 	m->stopped = true;
 	pthread_mutex_lock(&m->lock);
-	va_start(ap, fmt);
-	vsnprintf(m->last_error, sizeof(m->last_error), fmt, ap);
-	va_end(ap);
+	memcpy(m->last_error, why, sizeof(why));
 	m->failed = true;
 	pthread_mutex_unlock(&m->lock);
+	if (first && m->ops->failed)
+		m->ops->failed(m->ctx, why);
 	return err;
 }
 
@@ -90,7 +95,8 @@ static int mirror_init(struct mirror *m)
 	atomic_store(&m->seen_durable, m->cfg.last_lsn);
 	atomic_store(&m->seen_applied, m->cfg.last_lsn);
 	m->slots = calloc(REPL_WINDOW_RECORDS, sizeof(*m->slots));
-	if (!m->slots)
+	m->run.copies = malloc(MIRROR_COPY_BYTES + MIRROR_COPY_RECORD_MAX);
+	if (!m->slots || !m->run.copies)
 		return -ENOMEM;
 	m->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (m->stop_fd < 0)
@@ -184,6 +190,7 @@ void mirror_destroy(struct mirror *m)
 	pthread_mutex_destroy(&m->lock);
 	sodium_memzero(m->cfg.key, sizeof(m->cfg.key));
 	free(m->slots);
+	free(m->run.copies);
 	free(m);
 }
 

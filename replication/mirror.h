@@ -41,6 +41,8 @@ struct mirror_ops {
 	int (*resume)(void *ctx);
 	/* Durably promise epoch before records of it are accepted. */
 	int (*promise_epoch)(void *ctx, uint64_t epoch);
+	/* The mirror has stopped for good; why is a sentence for people. At most once, in kv-mirror. May be NULL. */
+	void (*failed)(void *ctx, const char *why);
 };
 
 struct mirror_config {

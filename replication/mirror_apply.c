@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The run goes to the log in one append straight from the ring, is acknowledged, and is applied; only then is
- * its ring space free. When both pools are full the run stays where it is and is tried again, while
+ * The run goes to the log in one append, is acknowledged, and is applied; only then is its ring space free. When both pools are full the run stays where it is and is tried again, while
  * the session goes on answering heartbeats.
  */
 #include "replication/mirror_internal.h"
@@ -91,6 +90,7 @@ static int mirror_apply_run(struct mirror *m)
 	atomic_fetch_add_explicit(&m->batches, 1, memory_order_relaxed);
 	run->count = 0;
 	run->bytes = 0;
+	run->copied = 0;
 	if (m->ops->applied)
 		m->ops->applied(m->ctx, last);
 	return 0;

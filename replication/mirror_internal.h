@@ -24,6 +24,9 @@
 #define MIRROR_LISTEN_MAX 8
 #define MIRROR_RUN_RECORDS 512
 #define MIRROR_ERROR_BYTES 200
+/* Records up to this size leave the ring before they are checked, into this much memory a run. */
+#define MIRROR_COPY_RECORD_MAX (72U << 10) /* 64 KiB of data with its head */
+#define MIRROR_COPY_BYTES (4U << 20)
 #define MIRROR_RING_BYTES_DEFAULT (64ULL << 20)
 
 /* A caller that has proved the key, on its way from kv-listen to kv-mirror. */
@@ -41,8 +44,10 @@ struct mirror_slot {
 	uint32_t bytes;
 };
 
-/* Records in LSN order, in the ring, not yet in the log. */
+/* Records in LSN order, not yet in the log: small ones in copies, large ones in the ring. */
 struct mirror_run {
+	uint8_t *copies;   /* MIRROR_COPY_BYTES, and MIRROR_COPY_RECORD_MAX for one that may not join */
+	size_t copied;     /* taken by this run's records */
 	unsigned count;
 	uint64_t first_lsn;
 	uint64_t ring_end; /* cumulative position behind the last */
@@ -114,7 +119,7 @@ struct mirror {
 /* mirror.c: keeps the sentence for status, returns err. */
 __attribute__((format(printf, 3, 4)))
 int mirror_fail(struct mirror *m, int err, const char *fmt, ...);
-/* As mirror_fail, and no session will be accepted any more. */
+/* As mirror_fail, no session will be accepted any more, and the owner is told. kv-mirror only. */
 __attribute__((format(printf, 3, 4)))
 int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...);
 

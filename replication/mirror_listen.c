@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * "kv-listen": accepts connections, lets callers prove the volume key, and hands one to kv-mirror.
- * A connection that says nothing costs a place among MIRROR_PENDING_MAX for a few seconds and
- * delays nobody.
+ * It waits in poll alone, never for one caller: each pending connection's frames are collected as
+ * they come. Places are few and shared out by source address; one whose hello was good is never
+ * dropped for one that has shown none.
  */
 #include "replication/mirror_internal.h"
 
@@ -11,6 +12,7 @@
 #include "replication/dial.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -19,15 +21,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MIRROR_PENDING_MAX 16
+#define MIRROR_PENDING_MAX 64
+#define MIRROR_SOURCE_MAX 16 /* pending connections of one address */
 #define MIRROR_SILENT_NS (5 * NSEC_PER_SEC)
 #define MIRROR_HANDSHAKE_NS (3 * NSEC_PER_SEC)
 
-/* Accepted, has said nothing yet. */
+/* Accepted; its hello, then (when there is a caller) its join is awaited. */
 struct mirror_pending {
 	int fd;
 	enum addr_kind kind;
+	uint8_t source[16];           /* IPv6 or mapped IPv4 address; zero: this host's socket */
 	uint64_t deadline_ns;
+	struct mirror_caller *caller; /* after a good hello; owns fd then */
+	struct control_reader reader;
+};
+
+struct mirror_reception {
+	unsigned count;               /* oldest first */
+	struct mirror_pending pending[MIRROR_PENDING_MAX];
 };
 
 int mirror_listen_open(struct mirror *m, const char **ret_why)
@@ -120,103 +131,211 @@ static bool mirror_transport_fits(enum addr_kind kind, enum repl_transport trans
 	return (kind == ADDR_SHM) == (transport == REPL_TRANSPORT_SHM);
 }
 
-static void mirror_serve_caller(struct mirror *m, const struct mirror_pending *p)
+/* The key is proved. Takes c. */
+static void mirror_serve_caller(struct mirror *m, struct mirror_caller *c, enum addr_kind kind)
 {
-	struct mirror_caller *c = calloc(1, sizeof(*c));
-	uint64_t deadline = clock_mono_ns() + MIRROR_HANDSHAKE_NS;
+	uint64_t now = clock_mono_ns();
 	enum repl_refusal code;
 	char text[REPL_TEXT_BYTES];
-	int err;
 
-	if (!c) {
-		close(p->fd);
-		return;
-	}
-	c->fd = p->fd;
-	c->handshake.key = m->cfg.key;
-	c->handshake.cancel = &m->stopping;
-	dial_peer_text(c->fd, c->peer, sizeof(c->peer));
-	err = handshake_answer(&c->handshake, c->fd, m->cfg.uuid, deadline, &c->join);
-	if (err) {
-		mirror_fail(m, err, "%s: %s", c->peer, c->handshake.why);
-		mirror_caller_free(c);
-		return;
-	}
-	if (!mirror_transport_fits(p->kind, c->join.transport)) {
+	if (!mirror_transport_fits(kind, c->join.transport)) {
 		handshake_refuse(&c->handshake, c->fd, REPL_REFUSE_TRANSPORT,
-				 "this transport is not offered at this address", deadline);
+				 "this transport is not offered at this address", now);
 		mirror_caller_free(c);
 		return;
 	}
 	code = mirror_hand_over(m, c);
 	if (code) {
 		mirror_refuse_text(m, code, text, sizeof(text));
-		handshake_refuse(&c->handshake, c->fd, code, text, deadline);
+		handshake_refuse(&c->handshake, c->fd, code, text, now);
 		mirror_caller_free(c);
 	}
 }
 
-static void mirror_accept(struct mirror *m, unsigned i, struct mirror_pending *pending, unsigned *count)
+static void pending_drop(struct mirror_pending *p)
+{
+	if (p->caller)
+		mirror_caller_free(p->caller);
+	else
+		close(p->fd);
+}
+
+/* A whole first frame. */
+static int pending_hello(struct mirror *m, struct mirror_pending *p, const struct control_frame *f,
+			 struct handshake *h)
+{
+	struct mirror_caller *c;
+	int err = handshake_answer_hello(h, p->fd, m->cfg.uuid, f, control_reader_payload(&p->reader));
+
+	if (err)
+		return err;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	c->fd = p->fd;
+	c->handshake = *h;
+	dial_peer_text(c->fd, c->peer, sizeof(c->peer));
+	p->caller = c;
+	p->deadline_ns = clock_mono_ns() + MIRROR_HANDSHAKE_NS;
+	p->reader.got = 0;
+	return 0;
+}
+
+/* Takes what came from one of them. False: it is done with, one way or the other. */
+static bool pending_read(struct mirror *m, struct mirror_pending *p)
+{
+	struct handshake fresh = { .key = m->cfg.key, .cancel = &m->stopping };
+	struct handshake *h = p->caller ? &p->caller->handshake : &fresh;
+	struct control_frame f;
+	char peer[300];
+	int err = control_read_some(p->fd, &p->reader, &f);
+
+	if (err == -EAGAIN)
+		return true;
+	if (err)
+		err = handshake_answer_lost(h, p->fd, err, p->caller ? "join" : "hello");
+	else if (!p->caller)
+		err = pending_hello(m, p, &f, h);
+	else
+		err = handshake_answer_join(h, p->fd, &f, control_reader_payload(&p->reader), &p->caller->join);
+	if (err) {
+		dial_peer_text(p->fd, peer, sizeof(peer));
+		mirror_fail(m, err, "%s: %s", peer, h->why);
+		pending_drop(p);
+		return false;
+	}
+	if (h == &fresh)
+		return true;
+	mirror_serve_caller(m, p->caller, p->kind);
+	return false;
+}
+
+static void pending_source(int fd, uint8_t ret_source[16])
+{
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+		struct sockaddr_storage storage;
+	} a;
+	socklen_t len = sizeof(a);
+
+	memset(ret_source, 0, 16);
+	if (getpeername(fd, &a.sa, &len) != 0)
+		return;
+	if (a.sa.sa_family == AF_INET6) {
+		memcpy(ret_source, &a.in6.sin6_addr, 16);
+	} else if (a.sa.sa_family == AF_INET) {
+		ret_source[10] = ret_source[11] = 0xFF;
+		memcpy(ret_source + 12, &a.in.sin_addr, 4);
+	}
+}
+
+static void reception_remove(struct mirror_reception *r, unsigned i)
+{
+	r->count--;
+	memmove(&r->pending[i], &r->pending[i + 1], sizeof(r->pending[0]) * (r->count - i));
+}
+
+static unsigned reception_of_source(const struct mirror_reception *r, const uint8_t source[16])
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->count; i++)
+		n += memcmp(r->pending[i].source, source, 16) == 0;
+	return n;
+}
+
+/* Makes a place for one more of source: the oldest that has shown no hello goes, of the same source
+ * when that has its share. False: there is none such. */
+static bool reception_make_room(struct mirror_reception *r, const uint8_t source[16])
+{
+	bool share = reception_of_source(r, source) >= MIRROR_SOURCE_MAX;
+
+	if (!share && r->count < MIRROR_PENDING_MAX)
+		return true;
+	for (unsigned i = 0; i < r->count; i++) {
+		struct mirror_pending *p = &r->pending[i];
+
+		if (p->caller || (share && memcmp(p->source, source, 16) != 0))
+			continue;
+		pending_drop(p);
+		reception_remove(r, i);
+		return true;
+	}
+	return false;
+}
+
+static void mirror_accept(struct mirror *m, unsigned i, struct mirror_reception *r)
 {
 	int fd = accept4(m->listen_fds[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	uint8_t source[16];
+	struct mirror_pending *p;
 
 	if (fd < 0)
 		return;
-	/* Full of silent ones: the oldest goes. */
-	if (*count == MIRROR_PENDING_MAX) {
-		close(pending[0].fd);
-		memmove(pending, pending + 1, sizeof(*pending) * (MIRROR_PENDING_MAX - 1));
-		(*count)--;
+	pending_source(fd, source);
+	if (!reception_make_room(r, source)) {
+		close(fd);
+		return;
 	}
 	control_socket_tune(fd);
-	pending[(*count)++] = (struct mirror_pending){
-		.fd = fd,
-		.kind = m->listen_addrs[i].kind,
-		.deadline_ns = clock_mono_ns() + MIRROR_SILENT_NS,
-	};
+	p = &r->pending[r->count++];
+	memset(p, 0, sizeof(*p));
+	p->fd = fd;
+	p->kind = m->listen_addrs[i].kind;
+	p->deadline_ns = clock_mono_ns() + MIRROR_SILENT_NS;
+	memcpy(p->source, source, sizeof(source));
 }
 
-/* Serves those that spoke, drops those that are silent for too long. */
-static void mirror_serve_pending(struct mirror *m, struct mirror_pending *pending, unsigned *count,
-				 const struct pollfd *fds)
+/* Hears those that spoke, drops those that take too long. fds: of all pending, in order. */
+static void mirror_serve_pending(struct mirror *m, struct mirror_reception *r, const struct pollfd *fds)
 {
 	uint64_t now = clock_mono_ns();
 	unsigned kept = 0;
 
-	for (unsigned i = 0; i < *count; i++) {
-		if (fds[i].revents)
-			mirror_serve_caller(m, &pending[i]);
-		else if (now >= pending[i].deadline_ns)
-			close(pending[i].fd);
-		else
-			pending[kept++] = pending[i];
+	for (unsigned i = 0; i < r->count; i++) {
+		struct mirror_pending *p = &r->pending[i];
+
+		if (fds[i].revents && !pending_read(m, p))
+			continue;
+		if (now >= p->deadline_ns) {
+			pending_drop(p);
+			continue;
+		}
+		if (kept != i)
+			r->pending[kept] = *p;
+		kept++;
 	}
-	*count = kept;
+	r->count = kept;
+}
+
+static void mirror_listen_round(struct mirror *m, struct mirror_reception *r)
+{
+	struct pollfd fds[1 + MIRROR_LISTEN_MAX + MIRROR_PENDING_MAX];
+	unsigned first = 1 + m->listen_count;
+
+	fds[0] = (struct pollfd){ .fd = m->stop_fd, .events = POLLIN };
+	for (unsigned i = 0; i < m->listen_count; i++)
+		fds[1 + i] = (struct pollfd){ .fd = m->listen_fds[i], .events = POLLIN };
+	for (unsigned i = 0; i < r->count; i++)
+		fds[first + i] = (struct pollfd){ .fd = r->pending[i].fd, .events = POLLIN };
+	if (poll(fds, first + r->count, r->count ? 1000 : 60000) < 0)
+		return;
+	mirror_serve_pending(m, r, fds + first);
+	for (unsigned i = 0; i < m->listen_count; i++)
+		if (fds[1 + i].revents)
+			mirror_accept(m, i, r);
 }
 
 void *mirror_listen_thread(void *arg)
 {
 	struct mirror *m = arg;
-	struct mirror_pending pending[MIRROR_PENDING_MAX];
-	struct pollfd fds[1 + MIRROR_LISTEN_MAX + MIRROR_PENDING_MAX];
-	unsigned count = 0;
+	struct mirror_reception r = { .count = 0 };
 
-	while (!atomic_load_explicit(&m->stopping, memory_order_relaxed)) {
-		unsigned first = 1 + m->listen_count;
-
-		fds[0] = (struct pollfd){ .fd = m->stop_fd, .events = POLLIN };
-		for (unsigned i = 0; i < m->listen_count; i++)
-			fds[1 + i] = (struct pollfd){ .fd = m->listen_fds[i], .events = POLLIN };
-		for (unsigned i = 0; i < count; i++)
-			fds[first + i] = (struct pollfd){ .fd = pending[i].fd, .events = POLLIN };
-		if (poll(fds, first + count, count ? 1000 : 60000) < 0)
-			continue;
-		mirror_serve_pending(m, pending, &count, fds + first);
-		for (unsigned i = 0; i < m->listen_count; i++)
-			if (fds[1 + i].revents)
-				mirror_accept(m, i, pending, &count);
-	}
-	for (unsigned i = 0; i < count; i++)
-		close(pending[i].fd);
+	while (!atomic_load_explicit(&m->stopping, memory_order_relaxed))
+		mirror_listen_round(m, &r);
+	for (unsigned i = 0; i < r.count; i++)
+		pending_drop(&r.pending[i]);
 	return NULL;
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From notice to LSN order. A record is checked where it lies in the ring (CRC, epoch, LSN, place);
- * in order it goes straight to the run, else into the window until what is missing has come on
+ * From notice to LSN order. A record is checked (CRC, epoch, LSN, place) in a copy of our own, since
+ * the peer can still write to the ring: what was checked is what is logged and applied. Only records
+ * above MIRROR_COPY_RECORD_MAX, all of them writes, stay in the ring; their numbers are decoded once, so
+ * a peer that changes one afterwards, which no primary does, spoils no more than the bytes of that value.
+ * In order it goes straight to the run, else into the window until what is missing has come on
  * another lane. As the sender fills the ring strictly by LSN, each record's place follows from the
  * one before: anything else is an overrun.
  */
@@ -15,6 +18,7 @@ void mirror_rx_reset(struct mirror *m)
 	memset(m->slots, 0, sizeof(*m->slots) * REPL_WINDOW_RECORDS);
 	m->run.count = 0;
 	m->run.bytes = 0;
+	m->run.copied = 0;
 	m->received_lsn = m->durable_lsn;
 	m->run_epoch = m->last_epoch;
 	m->ring_pos = m->ring_freed = m->ring_freed_told = 0;
@@ -25,10 +29,39 @@ static struct mirror_slot *mirror_slot_of(struct mirror *m, uint64_t lsn)
 	return &m->slots[lsn % REPL_WINDOW_RECORDS];
 }
 
-/* Checks the record at off; *ret_bytes are those of the whole record. */
+/* Where the run's next copy goes, if it is taken. */
+static uint8_t *mirror_copy_place(const struct mirror *m)
+{
+	return m->run.copies + m->run.copied;
+}
+
+/* Decodes the record at off, a small one from a copy. Its length, too, is read once. */
+static int mirror_rx_decode(struct mirror *m, uint64_t off, struct record *ret_r, size_t *ret_bytes)
+{
+	uint64_t room = m->ring_bytes - off;
+	uint8_t *copy = mirror_copy_place(m);
+	size_t bytes;
+	int err;
+
+	if (room < RECORD_HEADER_BYTES)
+		return -EBADMSG;
+	memcpy(copy, m->ring + off, RECORD_HEADER_BYTES);
+	err = record_peek_bytes(copy, RECORD_HEADER_BYTES, &bytes);
+	if (err || bytes > room)
+		return -EBADMSG;
+	if (bytes > MIRROR_COPY_RECORD_MAX) {
+		err = record_decode(m->ring + off, room, ret_r, ret_bytes);
+		return err || *ret_bytes != bytes || ret_r->opcode != RECORD_WRITE ? -EBADMSG : 0;
+	}
+	memcpy(copy + RECORD_HEADER_BYTES, m->ring + off + RECORD_HEADER_BYTES, bytes - RECORD_HEADER_BYTES);
+	return record_decode(copy, bytes, ret_r, ret_bytes);
+}
+
+/* Checks the record at off; *ret_bytes are those of the whole record. What ret_r points to holds until
+ * the next check, or as long as the run does if the record joins it. */
 static int mirror_rx_check(struct mirror *m, uint64_t off, struct record *ret_r, size_t *ret_bytes)
 {
-	int err = record_decode(m->ring + off, m->ring_bytes - off, ret_r, ret_bytes);
+	int err = mirror_rx_decode(m, off, ret_r, ret_bytes);
 
 	if (err)
 		return mirror_fail(m, -EBADMSG, "corrupt record in the ring at %llu (after LSN %llu)",
@@ -61,6 +94,10 @@ static int mirror_run_add(struct mirror *m, uint64_t off, size_t bytes)
 	if (run->count == 0)
 		run->first_lsn = r->lsn;
 	run->iov[run->count] = (struct iovec){ m->ring + off, bytes };
+	if (bytes <= MIRROR_COPY_RECORD_MAX) {
+		run->iov[run->count].iov_base = mirror_copy_place(m);
+		run->copied += need;
+	}
 	run->bytes += bytes;
 	run->count++;
 	m->ring_pos += skip + need;
@@ -72,7 +109,8 @@ static int mirror_run_add(struct mirror *m, uint64_t off, size_t bytes)
 
 static bool mirror_run_open(const struct mirror *m)
 {
-	return m->run.count < MIRROR_RUN_RECORDS && !m->stalled_since_ns;
+	return m->run.count < MIRROR_RUN_RECORDS && m->run.copied + MIRROR_COPY_RECORD_MAX <= MIRROR_COPY_BYTES &&
+	       !m->stalled_since_ns;
 }
 
 int mirror_rx_pull(struct mirror *m)

@@ -40,7 +40,7 @@ int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt, const
 		   struct primary **ret_p);
 void primary_destroy(struct primary *p); /* says goodbye, joins the threads; bounded by a few seconds */
 
-/* Waits until at least n links are live. -ETIMEDOUT; -EKEYREJECTED, -EXDEV (other volume), … when a
+/* Waits until at least n links are live. -ETIMEDOUT; -EKEYREJECTED, -EXDEV (other volume), -ENOTUNIQ (the same node twice), … when a
  * mirror refused, with a sentence in *ret_why (valid until primary_destroy). */
 int primary_wait_live(struct primary *p, unsigned n, uint64_t timeout_ns, const char **ret_why);
 

@@ -3,7 +3,10 @@
  * loader run DIR JOURNAL SECONDS THREADS [CHANGES PID...]   changes keys until the time is up or the filesystem dies;
  *                                          after CHANGES changes kills the PIDs with -9 while the others go on
  * loader settle DIR JOURNAL                makes of each change that was begun an acknowledged one
- * loader verify DIR JOURNAL                checks DIR against the journal; prints what is wrong, exits 1
+ * loader verify DIR JOURNAL                checks DIR against the journal; prints what is wrong, exits 1; 2 when the
+ *                                          journal is empty: nothing would be checked
+ *
+ * run exits 1 when nothing was changed, or a thread met an error before anybody was to be killed.
  *
  * The journal, a file outside the filesystem under test, says for each key which version was begun
  * and which was acknowledged, so after a crash each acknowledged change must be there, and of the
@@ -48,6 +51,7 @@ struct worker {
 	int dirfd;
 	uint64_t deadline_s, ops;
 	int err;
+	bool early; /* err came before the kill */
 	char value[VALUE_MAX];
 };
 
@@ -157,6 +161,7 @@ static int append_line(struct worker *w)
 static struct {
 	uint64_t after;
 	_Atomic uint64_t done;
+	atomic_bool announced; /* from now on errors are to be expected */
 	sem_t reached;
 	unsigned count;
 	pid_t pids[8];
@@ -181,9 +186,15 @@ static void *work(void *arg)
 	while (!w->err && (uint64_t)time(NULL) < w->deadline_s) {
 		x = mix(x + 1);
 		w->err = x % 8 == 0 ? append_line(w) : change_key(w, (unsigned)(x % KEYS));
+		if (w->err) {
+			w->early = victim.after && !victim.announced;
+			break;
+		}
 		w->ops++;
-		if (atomic_fetch_add(&victim.done, 1) + 1 == victim.after)
+		if (atomic_fetch_add(&victim.done, 1) + 1 == victim.after) {
+			victim.announced = true;
 			sem_post(&victim.reached);
+		}
 	}
 	return NULL;
 }
@@ -207,6 +218,7 @@ static int run(int dirfd, struct journal *j, unsigned seconds, unsigned threads)
 	static struct worker workers[THREADS_MAX];
 	pthread_t ids[THREADS_MAX], killer;
 	uint64_t ops = 0;
+	bool early = false;
 
 	j->threads = threads;
 	sem_init(&victim.reached, 0, 0);
@@ -223,15 +235,17 @@ static int run(int dirfd, struct journal *j, unsigned seconds, unsigned threads)
 	for (unsigned i = 0; i < threads; i++) {
 		pthread_join(ids[i], NULL);
 		ops += workers[i].ops;
+		early |= workers[i].early;
 		if (workers[i].err)
-			printf("thread %u ended: %s\n", i, strerror(workers[i].err));
+			printf("thread %u ended%s: %s\n", i, workers[i].early ? " before the kill" : "",
+			       strerror(workers[i].err));
 	}
 	if (victim.after) {
 		sem_post(&victim.reached); /* the time was up before: they die now */
 		pthread_join(killer, NULL);
 	}
 	printf("%" PRIu64 " changes\n", ops);
-	return 0;
+	return ops == 0 || early ? 1 : 0;
 }
 
 static bool is_version(const char *got, ssize_t len, unsigned t, unsigned k, uint64_t v)
@@ -303,10 +317,27 @@ static bool verify_lines(int dirfd, struct journal *j, unsigned t)
 	return false;
 }
 
+/* Nothing was ever begun. */
+static bool journal_is_empty(const struct journal *j)
+{
+	for (unsigned t = 0; t < j->threads && t < THREADS_MAX; t++) {
+		if (j->lines[t].begun)
+			return false;
+		for (unsigned k = 0; k < KEYS; k++)
+			if (j->keys[t][k].begun)
+				return false;
+	}
+	return true;
+}
+
 static int verify(int dirfd, struct journal *j)
 {
 	unsigned bad = 0, checked = 0;
 
+	if (journal_is_empty(j)) {
+		printf("the journal is empty: there is nothing to check\n");
+		return 2;
+	}
 	for (unsigned t = 0; t < j->threads; t++) {
 		for (unsigned k = 0; k < KEYS; k++, checked++)
 			bad += !verify_key(dirfd, j, t, k);

@@ -58,8 +58,20 @@ static void model_open_roots(struct model *m)
 	}
 }
 
+/* What the crash command starts must hold nothing of ours: a fifo would keep its reader on one side. */
+static void model_keep_to_ourselves(struct model *m)
+{
+	for (int side = 0; side < SIDES; side++) {
+		fcntl(m->root[side], F_SETFD, FD_CLOEXEC);
+		for (unsigned i = 0; i < MODEL_FDS; i++)
+			if (m->fds[side][i] >= 0)
+				fcntl(m->fds[side][i], F_SETFD, FD_CLOEXEC);
+	}
+}
+
 static void model_crash(struct model *m, const char *command)
 {
+	model_keep_to_ourselves(m);
 	snprintf(m->what, sizeof(m->what), "crash and remount");
 	/* files stay open meanwhile, unlinked ones too: nothing of them may come back */
 	if (system(command) != 0)

@@ -330,6 +330,14 @@ static void op_remove(struct model *m)
 	model_compare_path(m, path);
 }
 
+/* A quarter of them before 1970, as far back as every filesystem to compare with can count. */
+static time_t model_seconds(struct model *m)
+{
+	time_t sec = (time_t)model_below(m, 2000000000);
+
+	return model_below(m, 4) == 0 ? -sec : sec;
+}
+
 static void op_attributes(struct model *m)
 {
 	mode_t mode = (mode_t)model_below(m, 010000);
@@ -339,7 +347,7 @@ static void op_attributes(struct model *m)
 	long long r;
 
 	for (int i = 0; i < 2; i++)
-		ts[i] = (struct timespec){ (time_t)model_below(m, 2000000000), (long)model_below(m, 1000000000) };
+		ts[i] = (struct timespec){ model_seconds(m), (long)model_below(m, 1000000000) };
 	model_path(m, path);
 	switch (model_below(m, 4)) {
 	case 0:

@@ -18,10 +18,12 @@ printf x | dd of=sparse bs=1 seek=99999 conv=notrunc 2>/dev/null
 mkfifo fifo
 chmod 640 hard
 touch -d '2001-02-03 04:05:06.123456789' hard
+touch -d '1960-01-01 00:00:00.5' fifo
 [ "$(cat hard)" = "$(printf 'one\ntwo')" ] || fail "hard: $(cat hard)"
 [ "$(stat -c %h hard)" -eq 2 ] || fail "links: $(stat -c %h hard)"
 [ "$(readlink soft)" = a ] || fail "symlink"
 [ -p fifo ] || fail "fifo"
+[ "$(date -r fifo +%Y-%m-%d)" = 1960-01-01 ] || fail "a time before 1970: $(stat -c %y fifo)"
 [ "$(stat -c %s sparse)" -eq 100000 ] || fail "sparse size"
 (exec 9>open; rm open; echo still >&9) || fail "write after unlink"
 cp -r d copy

@@ -7,10 +7,11 @@
 
 need fio
 one_mount 64M
+# fio leaves the state of its verification where it runs.
 run()
 {
-	fio --name=verify --directory="$mnt" --rw=randrw --bsrange=4k-64k --size=48M --io_size=64M --numjobs=2 \
-		--verify=crc32c --verify_fatal=1 --randseed="$seed" --group_reporting --minimal "$@" \
+	(cd "$tmp" && fio --name=verify --directory="$mnt" --rw=randrw --bsrange=4k-64k --size=48M --io_size=64M --numjobs=2 \
+		--verify=crc32c --verify_fatal=1 --randseed="$seed" --group_reporting --minimal "$@") \
 		>"$tmp/out" 2>&1 || fail "fio $*: $(cat "$tmp/out")"
 }
 

@@ -49,6 +49,7 @@ struct rig_node {
 	uint64_t kept_after, kept_last, kept_epoch; /* of the last keep */
 	atomic_bool want_checkpoint;
 	atomic_bool no_checkpoints;        /* want_checkpoint is not heard */
+	const struct mirror_ops *mirror_ops; /* NULL: the rig's */
 	struct mirror *mirror;
 	struct commit *commit;
 	struct primary *primary;
@@ -243,7 +244,8 @@ static inline void rig_mirror_start_with(struct rig_node *n, const struct mirror
 {
 	struct mirror_stats s;
 	const char *why = "";
-	int err = mirror_create(n->log, n->ckpt, cfg, &rig_mirror_ops, n, &n->mirror, &why);
+	const struct mirror_ops *ops = n->mirror_ops ? n->mirror_ops : &rig_mirror_ops;
+	int err = mirror_create(n->log, n->ckpt, cfg, ops, n, &n->mirror, &why);
 
 	ck_assert_msg(err == 0, "mirror: %s: %s", strerror(-err), why);
 	mirror_stats(n->mirror, &s);

@@ -388,6 +388,72 @@ START_TEST(listing_is_stable_while_it_changes)
 }
 END_TEST
 
+/* A walk in steps misses nothing that is there all the while, though the table grows between them. */
+START_TEST(walk_sees_all_that_is_known)
+{
+	static uint8_t seen[6000];
+	uint64_t inos[STORE_WALK_INODES];
+	struct store_walk w = { 0 };
+	unsigned count, made = 0, rounds = 0;
+	uint64_t ino;
+	char name[16];
+	bool more = true;
+
+	for (; made < 1500; made++) {
+		snprintf(name, sizeof(name), "n%u", made);
+		ino = make(&f, ROOT, name, S_IFREG | 0644);
+		ck_assert_uint_lt(ino, sizeof(seen));
+		store_lock(f.st);
+		if (made % 3 == 0)
+			store_ref_locked(store_inode_locked(f.st, ino));
+		seen[ino] = made % 3 == 0 ? 1 : 0;
+		store_unlock(f.st);
+	}
+	while (more) {
+		store_lock(f.st);
+		more = store_walk_locked(f.st, &w, false, inos, &count);
+		store_unlock(f.st);
+		for (unsigned i = 0; i < count; i++)
+			if (inos[i] != ROOT)
+				ck_assert_uint_ne(seen[inos[i]]++, 0);
+		/* so many that the table doubles while the walk is in its midst */
+		for (unsigned i = 0; rounds < 3 && i < 1000; i++, made++) {
+			snprintf(name, sizeof(name), "n%u", made);
+			make(&f, ROOT, name, S_IFREG | 0644);
+		}
+		rounds++;
+	}
+	for (unsigned i = 0; i < sizeof(seen); i++)
+		ck_assert_uint_ne(seen[i], 1);
+}
+END_TEST
+
+START_TEST(times_before_1970)
+{
+	static const struct { int64_t ns, sec; long nsec; } cases[] = {
+		{ -1, -1, 999999999 },
+		{ -315619200LL * 1000000000, -315619200, 0 },
+		{ -315619200LL * 1000000000 + 5, -315619200, 5 },
+		{ INT64_MIN, -9223372037, 145224192 },
+		{ INT64_MAX, 9223372036, 854775807 },
+	};
+	uint64_t ino = make(&f, ROOT, "old", S_IFREG | 0644);
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct record r = { .opcode = RECORD_SETATTR, .ino = ino, .timestamp_ns = 1 };
+		struct stat st;
+
+		r.u.setattr.valid_mask = RECORD_SET_MTIME | RECORD_SET_ATIME;
+		r.u.setattr.mtime_ns = r.u.setattr.atime_ns = (uint64_t)cases[i].ns;
+		ck_assert_int_eq(fixture_apply(&f, &r), 0);
+		st = stat_of(&f, ino);
+		ck_assert_int_eq(st.st_mtim.tv_sec, cases[i].sec);
+		ck_assert_int_eq(st.st_mtim.tv_nsec, cases[i].nsec);
+		ck_assert_int_eq(st.st_atim.tv_sec, cases[i].sec);
+	}
+}
+END_TEST
+
 START_TEST(digest_sees_differences)
 {
 	struct fixture g;
@@ -433,6 +499,8 @@ int main(void)
 	tcase_add_test(t, copy_ranges);
 	tcase_add_test(t, xattrs);
 	tcase_add_test(t, listing_is_stable_while_it_changes);
+	tcase_add_test(t, walk_sees_all_that_is_known);
+	tcase_add_test(t, times_before_1970);
 	tcase_add_test(t, digest_sees_differences);
 	suite_add_tcase(s, t);
 	return unit_run(s);
