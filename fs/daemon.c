@@ -43,6 +43,8 @@ int daemon_launch(bool foreground, int (*run)(void *arg), void *arg)
 
 	if (foreground)
 		return run(arg);
+	/* what a caller left open (a lock, a pipe's end) must not live as long as the daemon */
+	(void)close_range(STDERR_FILENO + 1, ~0U, 0);
 	if (pipe2(fds, O_CLOEXEC) != 0) {
 		diag_error("cannot make a pipe: %s", strerror(errno));
 		return 1;

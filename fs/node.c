@@ -70,10 +70,14 @@ static const char *node_memory_remedy(int err)
 static int node_open_memory(struct node *n, char *why)
 {
 	struct store_config cfg = { .inodes_max = n->inodes_max };
+	uint64_t pool_bytes = n->arena_bytes;
 	char want[UNITS_TEXT_BYTES];
 	int err;
 
-	err = region_pool_create(&region_memfd_ops, n->arena_bytes, n->opt->mr_cache_bytes, &n->regions);
+	/* A mirror packs its slots a little differently: what fits the primary's arena must fit here. */
+	if (n->opt->role == OPTIONS_MIRROR)
+		pool_bytes += pool_bytes / 64 + 2 * REGION_BYTES;
+	err = region_pool_create(&region_memfd_ops, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s: %s; %s",
 			 units_format_size(n->arena_bytes, want), strerror(-err), node_memory_remedy(err));

@@ -189,6 +189,13 @@ static void node_mirror_want_checkpoint(void *ctx, uint64_t epoch)
 	node_ckpt_want(n);
 }
 
+static void node_mirror_failed(void *ctx, const char *why)
+{
+	struct node *n = ctx;
+
+	diag_error("%s: the mirror has stopped: %s", n->vol->path, why);
+}
+
 const struct mirror_ops node_mirror_ops = {
 	.apply = node_mirror_apply,
 	.applied = node_mirror_applied,
@@ -198,6 +205,7 @@ const struct mirror_ops node_mirror_ops = {
 	.resync_install = node_resync_install,
 	.resume = node_resume,
 	.promise_epoch = node_promise_epoch,
+	.failed = node_mirror_failed,
 };
 
 int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])
