@@ -17,6 +17,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <sched.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdatomic.h>
@@ -514,6 +515,17 @@ static inline void rig_primary_start(struct rig *r, unsigned mirrors, unsigned l
 
 	cfg.transport = transport;
 	rig_primary_start_with(r, &cfg);
+}
+
+/* The primary may be live a moment before the mirror says so. */
+static inline void rig_wait_connected(struct rig_node *n, struct mirror_stats *ret_stats)
+{
+	uint64_t end = clock_mono_ns() + RIG_WAIT_NS;
+
+	do
+		mirror_stats(n->mirror, ret_stats);
+	while (!ret_stats->connected && clock_mono_ns() < end && sched_yield() == 0);
+	ck_assert(ret_stats->connected);
 }
 
 static inline void rig_wait_live(struct rig *r, unsigned n)

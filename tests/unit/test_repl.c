@@ -302,8 +302,7 @@ START_TEST(refuses)
 
 	rig_primary_start_with(&rig, &good);
 	rig_wait_live(&rig, 1);
-	mirror_stats(rig.m[0].mirror, &s);
-	ck_assert(s.connected);
+	rig_wait_connected(&rig.m[0], &s);
 	ck_assert_str_eq(s.transport, "tcp");
 	rig_close(&rig);
 }
