@@ -184,7 +184,8 @@ static int option_add_addr(const struct option_def *d, struct options_addrs *fie
 		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s: %s", d->name, value, reason);
 		return -EINVAL;
 	}
-	if (field->list[at].kind != ADDR_SHM && field->list[at].port == 0) {
+	/* listen= may say 0: any free port, which status shows */
+	if (d->field == FIELD(mirrors) && field->list[at].kind != ADDR_SHM && field->list[at].port == 0) {
 		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s: the port is from 1 to 65535", d->name, value);
 		return -EINVAL;
 	}

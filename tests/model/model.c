@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,6 +132,8 @@ int main(int argc, char **argv)
 	}
 	m.random = m.seed * 0x9E3779B97F4A7C15ULL + 1;
 	umask(022);
+	signal(SIGPIPE, SIG_IGN); /* writing to a fifo without a reader is EPIPE, on both sides */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	memset(m.fds, -1, sizeof(m.fds));
 	model_open_roots(&m);
 	printf("model: seed %llu, %llu operations\n", (unsigned long long)m.seed, (unsigned long long)ops);
