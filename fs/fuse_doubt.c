@@ -33,7 +33,12 @@ struct doubt {
 
 static void doubt_tell_name(struct fuse_session *se, uint64_t parent, const void *name, size_t len)
 {
-	fuse_lowlevel_notify_inval_entry(se, parent, name, len); /* -ENOENT: it did not know */
+	char text[RECORD_NAME_MAX + 1];
+
+	/* libfuse sends the byte behind the name, too, and takes it for its NUL */
+	memcpy(text, name, len);
+	text[len] = '\0';
+	fuse_lowlevel_notify_inval_entry(se, parent, text, len); /* -ENOENT: it did not know */
 	fuse_lowlevel_notify_inval_inode(se, parent, 0, 0);
 }
 

@@ -53,9 +53,25 @@ static void wait_for_error(const char *text)
 	} while (!strstr(s.last_error, text));
 }
 
+/* The good session that follows an ended one clears its error, perhaps before anybody looks: its number stays. */
+static void wait_for_reconnect(void)
+{
+	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
+	struct link_stats s;
+
+	do {
+		primary_stats(rig.p.primary, &s, 1);
+		ck_assert_msg(clock_mono_ns() < deadline, "the session was not ended, last error: %s", s.last_error);
+		usleep(500);
+	} while (s.reconnects == 0);
+}
+
+/* Several times: the primary reads only the newest acknowledgement of those that came together. */
+#define LIAR_LIES 20
+
 static bool liar_time_to_lie(void)
 {
-	return liar_acks > 50 && liar_lies++ == 0;
+	return liar_acks > 50 && liar_lies < LIAR_LIES && ++liar_lies;
 }
 
 static void lie_freed_ahead(struct ack *a)
@@ -68,9 +84,10 @@ static void lie_freed_back(struct ack *a)
 {
 	static _Atomic bool told;
 
-	told |= a->ring_freed > 0;
-	if (told && liar_acks > 50 && liar_lies++ == 0)
+	if (told && liar_time_to_lie())
 		a->ring_freed = 0;
+	else
+		told |= a->ring_freed > 0;
 }
 
 static void lie_received_ahead(struct ack *a)
@@ -90,7 +107,7 @@ static void (*const lies[])(struct ack *) = {
 };
 #define LIES (int)(sizeof(lies) / sizeof(lies[0]))
 
-/* One such acknowledgement ends the session; no write fails, and the next session is a good one. */
+/* Such an acknowledgement ends the session; no write fails, and a good session follows. */
 START_TEST(nonsense_acknowledged)
 {
 	rig_open(&rig, ADDR_TCP);
@@ -98,8 +115,10 @@ START_TEST(nonsense_acknowledged)
 	liar_mirror_start(lies[_i]);
 	rig_primary_start(&rig, 1, 2, NULL);
 	rig_wait_live(&rig, 1);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 4000, 16, 0), 0);
-	wait_for_error("acknowledges nonsense");
+	for (int tries = 0; liar_lies == 0 && tries < 200; tries++)
+		ck_assert_uint_eq(rig_write_many(&rig.p, 400, 16, 0), 0);
+	ck_assert_uint_gt(liar_lies, 0);
+	wait_for_reconnect();
 	rig_wait_live(&rig, 1);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 300, 16, 0), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
@@ -194,7 +213,6 @@ START_TEST(given_twice)
 	struct primary_config cfg;
 	struct link_stats s[2];
 	const char *why = "";
-	uint64_t reconnects;
 	unsigned good;
 
 	rig_open(&rig, ADDR_TCP);
@@ -210,12 +228,11 @@ START_TEST(given_twice)
 	primary_stats(rig.p.primary, s, 2);
 	good = s[0].state == LINK_LIVE ? 0 : 1;
 	ck_assert_int_eq(s[1 - good].state, LINK_REFUSED);
-	reconnects = s[good].reconnects;
 	usleep(1500 * 1000); /* longer than a refused link waits before it calls again */
 	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 0), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	primary_stats(rig.p.primary, s, 2);
-	ck_assert_uint_eq(s[good].reconnects, reconnects);
+	ck_assert_uint_le(s[good].reconnects, 1); /* the other one may have taken its place once, before it was refused */
 	ck_assert_int_eq(s[good].state, LINK_LIVE);
 	rig_close(&rig);
 }
