@@ -4,6 +4,18 @@
 /* main() of a unit test: runs one suite, prints Check's summary, exits 1 on failure. */
 #include <check.h>
 
+/* Built with a sanitizer: its own memory and time are in what a test measures. */
+#if defined(__has_feature)
+#define UNIT_CLANG_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define UNIT_CLANG_SANITIZED 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || UNIT_CLANG_SANITIZED
+#define UNIT_SANITIZED 1
+#else
+#define UNIT_SANITIZED 0
+#endif
+
 static inline int unit_run(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);
