@@ -10,10 +10,12 @@
 #include "common/thread.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define FS_KICK_NS (10 * NSEC_PER_MSEC) /* between signals to a worker that is to leave */
@@ -62,13 +64,27 @@ static int fs_worker_start_locked(struct fs *fs)
 	return err;
 }
 
+static bool fs_log_is_memory(const struct fs *fs)
+{
+	struct statfs st;
+
+	return oplog_is_pmem(fs->node->log) ||
+	       (fstatfs(fs->node->vol->dirfd, &st) == 0 && st.f_type == TMPFS_MAGIC);
+}
+
 static unsigned fs_workers_wanted(const struct fs *fs)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (fs->node->opt->threads)
 		return fs->node->opt->threads;
-	return cpus < 2 ? 2 : cpus > FS_WORKERS_MAX ? FS_WORKERS_MAX : (unsigned)cpus;
+	/* An append takes a microsecond there: a worker to two processors leaves room for the clients (measured on
+	 * two: a third more puts). On a disk workers wait for the medium, and more of them share an append. */
+	if (fs_log_is_memory(fs))
+		cpus = cpus < 4 ? 1 : cpus / 2;
+	else if (cpus < 2)
+		cpus = 2;
+	return cpus > FS_WORKERS_MAX ? FS_WORKERS_MAX : (unsigned)cpus;
 }
 
 int fs_serve(struct fs *fs)
