@@ -11,6 +11,7 @@ enum cmd_exit {
 
 int cmd_bench(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_mirror(int argc, char **argv);
 int cmd_mount(int argc, char **argv);
 int cmd_mount_helper(int argc, char **argv); /* as mount.kvfs, called by mount(8) */

@@ -21,6 +21,7 @@ static const struct command {
 	{ "umount", cmd_umount, "WHERE", "checkpoint, unmount, and wait for the end" },
 	{ "status", cmd_status, "[--json] [--digest] WHERE", "show the state of what is served" },
 	{ "checkpoint", cmd_checkpoint, "WHERE", "make a checkpoint now" },
+	{ "doctor", cmd_doctor, "[--json] [--root DIR]", "check what a deployment needs of this machine" },
 	{ "bench", cmd_bench, "--dir DIR [...]", "measure any directory with a key-value load" },
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
