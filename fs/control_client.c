@@ -13,26 +13,38 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* The volume's directory; of a /dev/pmemN it is mounted for as long as the call takes. */
+static int control_open_volume(const char *volume, struct volume_place *ret_place)
+{
+	char why[VOLUME_PLACE_WHY_BYTES];
+
+	if (volume_place_is_block(volume))
+		return volume_place_open(volume, ret_place, why);
+	ret_place->dirfd = open(volume, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return ret_place->dirfd < 0 ? -errno : 0;
+}
+
 static int control_connect(const char *volume, unsigned timeout_s, int *ret_fd)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	struct timeval tv = { .tv_sec = timeout_s };
-	int dirfd = open(volume, O_PATH | O_DIRECTORY | O_CLOEXEC), fd, err = 0;
+	struct volume_place place = VOLUME_PLACE_NONE;
+	int fd, err = control_open_volume(volume, &place);
 
-	if (dirfd < 0)
-		return -errno;
+	if (err)
+		return err;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0) {
 		err = -errno;
-		close(dirfd);
+		volume_place_close(&place);
 		return err;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", dirfd, VOLUME_CONTROL_NAME);
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", place.dirfd, VOLUME_CONTROL_NAME);
 	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0)
 		err = -errno;
-	close(dirfd);
+	volume_place_close(&place);
 	if (err) {
 		close(fd);
 		return err;

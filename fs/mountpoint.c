@@ -3,6 +3,7 @@
 #include "fs/mountpoint.h"
 
 #include "common/diag.h"
+#include "log/volume_place.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -228,6 +229,10 @@ int mountpoint_volume(const char *where, char ret_volume[PATH_MAX], char *why, s
 		memcpy(abs, probe, sizeof(abs));
 	if (!err && mountpoint_find(abs, &info) == 0 && strcmp(info.type, MOUNT_TYPE_KVFS) == 0) {
 		snprintf(ret_volume, PATH_MAX, "%s", info.source);
+		return 0;
+	}
+	if (!err && realpath(where, probe) && volume_block_has_dax(probe)) {
+		snprintf(ret_volume, PATH_MAX, "%s", probe);
 		return 0;
 	}
 	if (!err && (snprintf(probe, sizeof(probe), "%s/superblock", abs) >= PATH_MAX || access(probe, F_OK) != 0))

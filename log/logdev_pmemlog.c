@@ -7,12 +7,18 @@
  * with nothing on the medium. It leaves errno set then: when it is, the pool is fsynced through a
  * descriptor of our own, whose writeback-error cursor nobody else moves, and that result counts.
  *
+ * A pool may be a device-DAX: the name is a symbolic link to it then. The library takes it whole, with
+ * flushes; fsync has nothing to do there and is not asked.
+ *
  * The library gives pools by path only: /proc/self/fd/N/name leads to the name in dirfd. It keeps
  * an exclusive flock while a pool is open.
  * Threads: one writer; used() is tracked here, so readers take no lock of the library.
  */
 #include "log/logdev.h"
+
+#include "common/io.h"
 #include "log/logdev_pages.h"
+#include "log/volume_place.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -34,6 +40,7 @@
 
 #define POOL_MODE 0600
 #define FORGET_WINDOW_BYTES (16ULL << 20)
+#define HEADER_BYTES 8192 /* the library's pool header and the log's own */
 
 struct logdev {
 	PMEMlogpool *pool;
@@ -42,6 +49,7 @@ struct logdev {
 	_Atomic uint64_t used; /* written by the writer; release, with acquire in used() */
 	int fd;                /* own descriptor: fsync and its error cursor */
 	bool pmem;
+	bool devdax;           /* no file: fsync fails on it */
 	bool must_sync;        /* msync is off in this process, and the pool is on a medium that needs it */
 	struct pages_ahead pages;
 	atomic_bool dead;      /* a write error was seen */
@@ -105,6 +113,27 @@ static int pool_make_durable(int dirfd, const char *name)
 	return rc;
 }
 
+/*
+ * On DAX the first store to a page of an allocated but unwritten extent waits for the file system's journal,
+ * milliseconds each: so zeros are written over the whole pool here, where nobody waits for an append.
+ */
+static int pool_write_out(int dirfd, const char *name, uint64_t size_bytes)
+{
+	static const uint8_t zero[1 << 20];
+	int fd = openat(dirfd, name, O_RDWR | O_CLOEXEC), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	for (uint64_t at = HEADER_BYTES; rc == 0 && at < size_bytes && volume_fd_is_dax(fd);) {
+		size_t len = size_bytes - at < sizeof(zero) ? (size_t)(size_bytes - at) : sizeof(zero);
+
+		rc = io_pwrite_full(fd, zero, len, (off_t)at);
+		at += len;
+	}
+	close(fd);
+	return rc;
+}
+
 static int create_errno(int err)
 {
 	switch (err) {
@@ -123,6 +152,38 @@ static int create_errno(int err)
 	}
 }
 
+/* A device that the name leads to; the library makes pools only where the header is zero. */
+static int devdax_clear_header(int fd, uint64_t align)
+{
+	void *p = mmap(NULL, align, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	pmem_memset_persist(p, 0, HEADER_BYTES);
+	munmap(p, align);
+	return 0;
+}
+
+static int devdax_create(int dirfd, const char *name, const char *path)
+{
+	int fd = openat(dirfd, name, O_RDWR | O_CLOEXEC), rc;
+	uint64_t bytes, align;
+	PMEMlogpool *pool;
+
+	if (fd < 0)
+		return -errno;
+	rc = volume_devdax(fd, &bytes, &align) ? devdax_clear_header(fd, align) : -EEXIST;
+	close(fd);
+	if (rc != 0)
+		return rc;
+	sds_off();
+	pool = pmemlog_create(path, 0, POOL_MODE); /* 0: as large as the device */
+	if (pool == NULL)
+		return create_errno(errno);
+	pmemlog_close(pool);
+	return 0;
+}
+
 static int pmemlog_dev_create(int dirfd, const char *name, uint64_t size_bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -138,7 +199,7 @@ static int pmemlog_dev_create(int dirfd, const char *name, uint64_t size_bytes)
 		return -EINVAL;
 	/* Asked first, so that what a failed create leaves is ours to remove. */
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return -EEXIST;
+		return S_ISLNK(st.st_mode) ? devdax_create(dirfd, name, path) : -EEXIST;
 	sds_off();
 	msync_off_on_tmpfs(dirfd);
 	pool = pmemlog_create(path, size_bytes, POOL_MODE);
@@ -149,7 +210,9 @@ static int pmemlog_dev_create(int dirfd, const char *name, uint64_t size_bytes)
 		return rc;
 	}
 	pmemlog_close(pool);
-	rc = pool_make_durable(dirfd, name);
+	rc = pool_write_out(dirfd, name, size_bytes);
+	if (rc == 0)
+		rc = pool_make_durable(dirfd, name);
 	if (rc != 0)
 		unlinkat(dirfd, name, 0);
 	return rc == -ENOSPC ? rc : rc != 0 ? -EIO : 0;
@@ -181,22 +244,38 @@ static int open_errno(int err)
 	}
 }
 
-/* The library tells neither whether it flushes or msyncs: it asks libpmem the same question. */
-static bool file_is_dax(int fd, const void *base, uint64_t len)
+/* A file, or a link to a device-DAX; told apart here, since the library would map anything. */
+static int pool_open_fd(int dirfd, const char *name, int *ret_fd, bool *ret_devdax)
 {
-	struct statx stx;
+	uint64_t bytes, align;
+	struct stat st;
+	bool link, good;
+	int fd, rc;
 
-	if (!pmem_is_pmem(base, len))
-		return false;
-	/* PMEM_IS_PMEM_FORCE makes libpmem say yes to anything. */
-	return statx(fd, "", AT_EMPTY_PATH, 0, &stx) == 0 && (stx.stx_attributes & STATX_ATTR_DAX);
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+		return open_errno(errno);
+	link = S_ISLNK(st.st_mode);
+	fd = openat(dirfd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | (link ? 0 : O_NOFOLLOW));
+	if (fd < 0)
+		return open_errno(errno);
+	if (link)
+		good = volume_devdax(fd, &bytes, &align);
+	else
+		good = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)PMEMLOG_MIN_POOL;
+	rc = good ? 0 : -EBADMSG;
+	if (rc != 0) {
+		close(fd);
+		return rc;
+	}
+	*ret_fd = fd;
+	*ret_devdax = link;
+	return 0;
 }
 
 static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev)
 {
 	char path[PATH_MAX];
 	struct logdev *dev;
-	struct stat st;
 	int rc = pool_path(dirfd, name, path);
 
 	if (rc != 0)
@@ -204,17 +283,9 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 	dev = calloc(1, sizeof(*dev));
 	if (dev == NULL)
 		return -ENOMEM;
-	dev->fd = openat(dirfd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (dev->fd < 0) {
-		rc = open_errno(errno);
+	rc = pool_open_fd(dirfd, name, &dev->fd, &dev->devdax);
+	if (rc != 0)
 		goto free_dev;
-	}
-	/* Told apart here: the library would also map what is no file. */
-	if (fstat(dev->fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-	    st.st_size < (off_t)PMEMLOG_MIN_POOL) {
-		rc = -EBADMSG;
-		goto close_fd;
-	}
 	sds_off();
 	msync_off_on_tmpfs(dirfd);
 	dev->pool = pmemlog_open(path);
@@ -225,7 +296,9 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 	pmemlog_walk(dev->pool, 0, base_cb, &dev->base);
 	dev->capacity = pmemlog_nbyte(dev->pool);
 	atomic_init(&dev->used, (uint64_t)pmemlog_tell(dev->pool));
-	dev->pmem = file_is_dax(dev->fd, dev->base, dev->capacity);
+	/* The library tells neither whether it flushes or msyncs; it does the former where MAP_SYNC works. (Not
+	 * pmem_is_pmem: libpmem knows its own mappings only, and PMEM_IS_PMEM_FORCE makes it say yes to any.) */
+	dev->pmem = volume_fd_is_dax(dev->fd);
 	dev->must_sync = msync_is_off() && !dev->pmem && !on_tmpfs(dev->fd);
 	dev->pages = (struct pages_ahead){ .base = (uintptr_t)dev->base, .bytes = dev->capacity };
 	*ret_dev = dev;
@@ -241,7 +314,7 @@ free_dev:
 /* A write error since the last call, asked of the medium. */
 static int pmemlog_dev_check(struct logdev *dev)
 {
-	if (!atomic_load_explicit(&dev->dead, memory_order_relaxed) && fsync(dev->fd) != 0)
+	if (!atomic_load_explicit(&dev->dead, memory_order_relaxed) && !dev->devdax && fsync(dev->fd) != 0)
 		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
 	return atomic_load_explicit(&dev->dead, memory_order_relaxed) ? -EIO : 0;
 }

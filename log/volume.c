@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static __thread char why_text[PATH_MAX + 512];
+static __thread char why_text[VOLUME_PLACE_WHY_BYTES];
 
 __attribute__((format(printf, 3, 4))) static int because(int err, const char **ret_why,
 							 const char *fmt, ...)
@@ -56,30 +56,6 @@ int volume_lock(int dirfd, enum volume_lock_mode mode, int *ret_lockfd)
 	}
 	*ret_lockfd = fd;
 	return 0;
-}
-
-static int open_directory(const char *path, int *ret_dirfd, const char **ret_why)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd >= 0) {
-		*ret_dirfd = fd;
-		return 0;
-	}
-	switch (errno) {
-	case ENOENT:
-		return because(-ENOENT, ret_why, "%s: no such directory; make a volume there with mkfs.kvfs",
-			       path);
-	case ENOTDIR:
-		return because(-ENOTDIR, ret_why, "%s: not a directory; a volume is the directory that "
-			       "mkfs.kvfs made", path);
-	case EACCES:
-	case EPERM:
-		return because(-EACCES, ret_why, "%s: permission denied; run as the volume's owner or root",
-			       path);
-	default:
-		return because(-errno, ret_why, "%s: can't be opened: %s", path, strerror(errno));
-	}
 }
 
 static int open_superblock(struct volume *v, bool probe, const char **ret_why)
@@ -178,11 +154,13 @@ int volume_open(const char *path, bool readonly_probe, struct volume **ret_v, co
 	if (!v)
 		return because(-ENOMEM, ret_why, "%s: out of memory", path);
 	v->lockfd = -1;
-	err = open_directory(path, &v->dirfd, ret_why);
+	err = volume_place_open(path, &v->place, why_text);
 	if (err) {
+		*ret_why = why_text;
 		free(v);
 		return err;
 	}
+	v->dirfd = v->place.dirfd;
 	v->path = realpath(path, NULL);
 	if (!v->path)
 		err = because(-errno, ret_why, "%s: its path can't be resolved: %s", path, strerror(errno));
@@ -206,7 +184,7 @@ void volume_close(struct volume *v)
 		return;
 	if (v->lockfd >= 0)
 		close(v->lockfd);
-	close(v->dirfd);
+	volume_place_close(&v->place);
 	sodium_memzero(v->key, sizeof(v->key));
 	free(v->path);
 	free(v);

@@ -2,15 +2,18 @@
 #ifndef KVFS_LOG_VOLUME_H
 #define KVFS_LOG_VOLUME_H
 /*
- * A volume: the directory mkfs.kvfs makes, and its superblock.
+ * A volume: the directory mkfs.kvfs makes, or the top directory of a /dev/pmemN (volume_place.h), and
+ * its superblock.
  *
  *   VOLUME/superblock   two copies of the superblock (offsets 0 and 64 KiB), also the lock (flock)
  *   VOLUME/key          the volume key, hex, and the volume's UUID; mode 0600
- *   VOLUME/log.0 log.1  libpmemlog pools
+ *   VOLUME/log.0 log.1  libpmemlog pools, or symbolic links to device-DAXes that are pools
  *   VOLUME/ckpt/        checkpoint segments and manifests
  *   VOLUME/control      the running daemon's control socket
  *   VOLUME/cut-*        what was cut from the log: see kvfs(5)
  */
+#include "log/volume_place.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,7 +52,8 @@ struct volume_super {
 };
 
 struct volume {
-	int dirfd;
+	int dirfd;               /* place's */
+	struct volume_place place; /* owned; the private mount of a /dev/pmemN ends with it */
 	int lockfd;
 	char *path;              /* absolute */
 	struct volume_super super;
@@ -61,7 +65,7 @@ struct volume {
 /*
  * Opens path and locks it exclusively (not with readonly_probe, which locks nothing and reads only the
  * superblock). On error *ret_why is a full clear sentence (static or in a thread-local buffer) naming
- * cause and remedy: -ENOENT no such directory, -ENOTDIR, -ENODATA not a volume, -EUCLEAN incomplete,
+ * cause and remedy: errors of volume_place_open, -ENODATA not a volume, -EUCLEAN incomplete,
  * -EPROTONOSUPPORT version or feature, -EBADMSG both copies damaged, -EBUSY in use, -EKEYREJECTED key
  * missing or not this volume's, -EACCES.
  */

@@ -83,6 +83,8 @@ static int pool_replace(struct fsck *f, const struct fsck_pool *p, const uint8_t
 
 	if (fstatat(f->dirfd, p->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 		return -errno;
+	if (S_ISLNK(st.st_mode)) /* a device: no second one to write the valid part to */
+		return -EOPNOTSUPP;
 	unlinkat(f->dirfd, NEW_POOL_NAME, 0); /* of a repair that was stopped */
 	err = dev_ops->create(f->dirfd, NEW_POOL_NAME, (uint64_t)st.st_size);
 	if (err)

@@ -59,6 +59,7 @@ struct fsck {
 	bool json;
 	struct progress progress;
 	int dirfd, lockfd;
+	struct volume_place place; /* dirfd is its */
 	struct volume_super super;
 	bool super_valid;
 	struct fsck_pool pools[OPLOG_POOLS];

@@ -33,7 +33,7 @@ static const struct cli_option options[] = {
 static const struct cli cli = {
 	.program = "fsck.kvfs",
 	.synopsis = "[OPTION]... VOLUME",
-	.purpose = "Checks the kvfs volume in the directory VOLUME, which must not be in use.",
+	.purpose = "Checks the kvfs volume VOLUME, a directory or /dev/pmemN, which must not be in use.",
 	.options = options,
 	.footer = "Exit status, added up: 0 no problem, 1 problems corrected, 4 problems left,\n"
 		  "8 operational error, 16 wrong usage. See fsck.kvfs(8).",
@@ -71,14 +71,14 @@ static int parse_options(int argc, char **argv, struct fsck *f, bool *ret_progre
 
 static bool open_and_lock(struct fsck *f)
 {
-	int err;
+	char why[VOLUME_PLACE_WHY_BYTES];
+	int err = volume_place_open(f->path, &f->place, why);
 
-	f->dirfd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (f->dirfd < 0) {
-		diag_error("%s: %s", f->path, errno == ENOENT ? "no such volume" :
-			   errno == ENOTDIR ? "not a volume: it is not a directory" : strerror(errno));
+	if (err) {
+		diag_error("%s", why);
 		return false;
 	}
+	f->dirfd = f->place.dirfd;
 	err = volume_lock(f->dirfd, f->repair ? VOLUME_LOCK_WRITE : VOLUME_LOCK_READ_ONLY, &f->lockfd);
 	if (err == -ENOENT)
 		diag_error("%s: not a kvfs volume: it has no superblock", f->path);
@@ -102,7 +102,7 @@ static void run_checks(struct fsck *f)
 
 int main(int argc, char **argv)
 {
-	struct fsck f = { .dirfd = -1, .lockfd = -1 };
+	struct fsck f = { .dirfd = -1, .lockfd = -1, .place = VOLUME_PLACE_NONE };
 	bool progress = false;
 	int status;
 
@@ -129,8 +129,7 @@ int main(int argc, char **argv)
 	}
 	if (f.lockfd >= 0)
 		close(f.lockfd);
-	if (f.dirfd >= 0)
-		close(f.dirfd);
+	volume_place_close(&f.place);
 	json_decref(f.findings);
 	return status;
 }

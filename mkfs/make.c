@@ -113,6 +113,19 @@ static int judge_medium(const struct place *place, bool *ret_pmem, const char **
 	return 0;
 }
 
+/* The names by which the pools' devices are found. */
+static int link_devices(const struct place *place, const struct make_plan *plan, const char **ret_why)
+{
+	static const char *const names[] = { "log.0", "log.1" };
+
+	for (size_t i = 0; i < 2 && plan->log_device[0]; i++) {
+		if (symlinkat(plan->log_device[i], place->dirfd, names[i]) != 0)
+			return failed(place, names[i], "the link to its device can't be made", -errno,
+				      ret_why);
+	}
+	return 0;
+}
+
 static int make_parts(const struct place *place, const struct make_plan *plan,
 		      struct progress *progress, bool *ret_pmem, const char **ret_why)
 {
@@ -121,6 +134,9 @@ static int make_parts(const struct place *place, const struct make_plan *plan,
 
 	if (err)
 		return failed(place, VOLUME_KEY_NAME, "can't be written", err, ret_why);
+	err = link_devices(place, plan, ret_why);
+	if (err)
+		return err;
 	pool_watch_start(&watch, progress, place->dirfd, plan->log_bytes);
 	err = oplog_create(&logdev_pmemlog_ops, place->dirfd, plan->log_bytes);
 	pool_watch_stop(&watch);
@@ -186,8 +202,7 @@ static void undo(struct place *place, bool was_absent, const uint8_t uuid[16])
 		return;
 	remove_old(place, uuid, &ignored);
 	unlinkat(place->dirfd, VOLUME_SUPERBLOCK_NAME, 0);
-	if (was_absent)
-		rmdir(place->path);
+	place_abandon(place, was_absent);
 }
 
 int make_volume(struct place *place, const struct make_plan *plan, struct progress *progress,

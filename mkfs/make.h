@@ -19,6 +19,7 @@ struct make_plan {
 	uint8_t uuid[16];
 	uint8_t key[VOLUME_KEY_BYTES];
 	bool joins;         /* UUID and key are another node's */
+	char *log_device[2]; /* device-DAXes by their full paths, which become the pools; NULL: files */
 };
 
 /* Both pools together; whole pages of both kinds in each pool. */

@@ -8,6 +8,7 @@
 #include "common/units.h"
 #include "log/logdev.h"
 #include "mkfs/cli.h"
+#include "mkfs/device.h"
 #include "mkfs/make.h"
 #include "mkfs/mkfs_report.h"
 #include "mkfs/storage.h"
@@ -15,8 +16,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <libgen.h>
 #include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,13 +27,15 @@
 #include "config.h"
 
 enum mkfs_exit { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
-enum { OPTION_JSON = 256, OPTION_JOIN, OPTION_PROGRESS };
+enum { OPTION_JSON = 256, OPTION_JOIN, OPTION_KEY_COPY, OPTION_LOG_DEVICE, OPTION_PROGRESS };
 
 static const struct cli_option options[] = {
-	{ 'f', "force", NULL, "overwrite a volume, or use a directory that is not empty" },
+	{ 'f', "force", NULL, "overwrite a volume or what a device holds, or use a directory that is not empty" },
 	{ 'L', "label", "LABEL", "name of the volume, up to 63 bytes" },
 	{ 's', "log-size", "SIZE", "size of both log pools together (512M, 1.5GiB)" },
 	{ OPTION_JOIN, "join", "KEYFILE", "make a mirror's volume: UUID and key from KEYFILE" },
+	{ OPTION_LOG_DEVICE, "log-device", "DEV", "a device-DAX that becomes a log pool; give two" },
+	{ OPTION_KEY_COPY, "key-copy", "FILE", "also write the key file to FILE" },
 	{ 'n', "dry-run", NULL, "check everything, say what would be made, write nothing" },
 	{ OPTION_JSON, "json", NULL, "print the summary as JSON" },
 	{ OPTION_PROGRESS, "progress", NULL, "show progress even when stderr is not a terminal" },
@@ -43,14 +48,16 @@ static const struct cli_option options[] = {
 static const struct cli cli = {
 	.program = "mkfs.kvfs",
 	.synopsis = "[OPTION]... VOLUME",
-	.purpose = "Makes a kvfs volume in the directory VOLUME, which is made when it is missing.",
+	.purpose = "Makes a kvfs volume in the directory VOLUME, which is made when it is missing, or on /dev/pmemN.",
 	.options = options,
 	.footer = "Exit status: 0 made, 1 not made, 2 wrong usage. See mkfs.kvfs(8).",
 };
 
 struct mkfs_options {
 	bool force, dry_run, json, progress, quiet;
-	const char *label, *log_size, *join, *path;
+	const char *label, *log_size, *join, *key_copy, *path;
+	const char *log_device[2];
+	unsigned log_devices; /* given */
 };
 
 /* -1: go on; else the exit status. */
@@ -64,6 +71,12 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o)
 		case 'L': o->label = optarg; break;
 		case 's': o->log_size = optarg; break;
 		case OPTION_JOIN: o->join = optarg; break;
+		case OPTION_KEY_COPY: o->key_copy = optarg; break;
+		case OPTION_LOG_DEVICE:
+			if (o->log_devices < 2)
+				o->log_device[o->log_devices] = optarg;
+			o->log_devices++;
+			break;
 		case 'n': o->dry_run = true; break;
 		case OPTION_JSON: o->json = true; break;
 		case OPTION_PROGRESS: o->progress = true; break;
@@ -79,7 +92,48 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o)
 		return EXIT_USAGE;
 	}
 	o->path = argv[optind];
+	if (o->log_devices != 0 && (o->log_devices != 2 || o->log_size)) {
+		diag_error("%s; see %s --help", o->log_devices != 2 ? "give --log-device twice or not at all" :
+			   "give either --log-device or a log size: a device is used whole", cli.program);
+		return EXIT_USAGE;
+	}
 	return -1;
+}
+
+/* Both devices hold nothing, or -f says that it may go; the plan has their sizes and full paths then. */
+static bool plan_log_devices(const struct mkfs_options *o, struct make_plan *plan)
+{
+	const char *holds, *why;
+	uint64_t bytes;
+
+	for (unsigned i = 0; i < o->log_devices; i++) {
+		if (device_dax_inspect(o->log_device[i], &bytes, &holds, &why) != 0) {
+			diag_error("%s", why);
+			return false;
+		}
+		if (holds[0] && !o->force) {
+			diag_error("%s: holds %s; -f overwrites it and loses it", o->log_device[i], holds);
+			return false;
+		}
+		plan->log_device[i] = realpath(o->log_device[i], NULL);
+		if (!plan->log_device[i]) {
+			diag_error("%s: %s", o->log_device[i], strerror(errno));
+			return false;
+		}
+		plan->log_bytes += bytes;
+	}
+	if (o->log_devices && strcmp(plan->log_device[0], plan->log_device[1]) == 0) {
+		diag_error("%s: given twice; the two logs need a device each", plan->log_device[0]);
+		return false;
+	}
+	return true;
+}
+
+static void plan_free(struct make_plan *plan)
+{
+	free(plan->log_device[0]);
+	free(plan->log_device[1]);
+	sodium_memzero(plan, sizeof(*plan));
 }
 
 /* UUID and key from the other node's key file. */
@@ -138,6 +192,11 @@ static int plan_log_size(const char *text, struct make_plan *plan)
 
 static bool content_allowed(const struct place *p, bool force)
 {
+	if (p->content == PLACE_SIGNATURE && !force) {
+		diag_error("%s: holds a file system or the like (%s); -f overwrites it and loses its data",
+			   p->path, p->what);
+		return false;
+	}
 	if (p->content == PLACE_VOLUME && !force) {
 		diag_error("%s: holds %s; -f overwrites it and loses its data", p->path, p->what);
 		return false;
@@ -154,12 +213,26 @@ static bool content_allowed(const struct place *p, bool force)
 	return true;
 }
 
+/* The logs take nothing of the place. */
+static bool devices_fit(const struct place *p)
+{
+	char have[UNITS_TEXT_BYTES];
+
+	if (p->free_bytes >= MAKE_SPACE_BESIDE_LOGS)
+		return true;
+	diag_error("%s: only %s free for checkpoints; free some space or use another file system", p->path,
+		   units_format_size(p->free_bytes, have));
+	return false;
+}
+
 static bool sizes_fit(const struct place *p, struct make_plan *plan)
 {
 	char want[UNITS_TEXT_BYTES], have[UNITS_TEXT_BYTES], least[UNITS_TEXT_BYTES];
 	uint64_t memory = storage_memory_available();
 
 	units_format_size(p->free_bytes, have);
+	if (plan->log_device[0])
+		return devices_fit(p);
 	if (plan->log_bytes == 0)
 		plan->log_bytes = make_default_log_bytes(p->free_bytes);
 	if (plan->log_bytes == 0) {
@@ -186,6 +259,33 @@ static bool sizes_fit(const struct place *p, struct make_plan *plan)
 	return true;
 }
 
+static bool key_copy_allowed(const struct mkfs_options *o)
+{
+	if (!o->key_copy || o->force || access(o->key_copy, F_OK) != 0)
+		return true;
+	diag_error("%s: exists, and may be another volume's key; -f overwrites it", o->key_copy);
+	return false;
+}
+
+static bool copy_key(const char *path, const struct make_plan *plan)
+{
+	char *dir = strdup(path), *base = strdup(path);
+	int fd = -1, err = -ENOMEM;
+
+	if (dir && base) {
+		fd = open(dirname(dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		err = fd < 0 ? -errno : volume_key_write(fd, basename(base), plan->key, plan->uuid);
+	}
+	if (fd >= 0)
+		close(fd);
+	free(dir);
+	free(base);
+	if (err)
+		diag_error("%s: the copy of the key can't be written: %s; the volume is made", path,
+			   strerror(-err));
+	return err == 0;
+}
+
 static int make_in_place(struct place *place, struct make_plan *plan, const struct mkfs_options *o)
 {
 	struct mkfs_report report = { .plan = plan, .place = place, .medium = place->medium };
@@ -201,7 +301,9 @@ static int make_in_place(struct place *place, struct make_plan *plan, const stru
 			return EXIT_FAILED;
 		}
 		report.made = true;
-		if (report.medium == PLACE_PMEM && place->medium != PLACE_PMEM)
+		if (o->key_copy && !copy_key(o->key_copy, plan))
+			return EXIT_FAILED;
+		if (report.medium == PLACE_PMEM && !plan->log_device[0] && place->medium != PLACE_PMEM)
 			diag_warn("%s: treated as persistent memory, but the file system does not say DAX; is "
 				  "PMEM_IS_PMEM_FORCE set?", place->path);
 	}
@@ -238,7 +340,8 @@ int main(int argc, char **argv)
 	status = plan_log_size(o.log_size, &plan);
 	if (status >= 0)
 		return status;
-	if (o.join && !plan_join(o.join, &plan))
+	if ((o.join && !plan_join(o.join, &plan)) || !plan_log_devices(&o, &plan) ||
+	    !key_copy_allowed(&o))
 		return EXIT_FAILED;
 	if (access("/proc/self/fd", X_OK) != 0) {
 		diag_error("/proc is needed and is not there: mount -t proc proc /proc");
@@ -250,6 +353,6 @@ int main(int argc, char **argv)
 	}
 	status = make_in_place(&place, &plan, &o);
 	place_close(&place);
-	sodium_memzero(&plan, sizeof(plan));
+	plan_free(&plan);
 	return status;
 }

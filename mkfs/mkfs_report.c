@@ -7,6 +7,13 @@
 #include <jansson.h>
 #include <stdio.h>
 
+static uint64_t checkpoint_room(const struct mkfs_report *r)
+{
+	uint64_t logs = r->plan->log_device[0] ? 0 : r->plan->log_bytes;
+
+	return r->place->free_bytes > logs ? r->place->free_bytes - logs : 0;
+}
+
 void mkfs_report_text(const struct mkfs_report *r)
 {
 	char uuid[VOLUME_UUID_TEXT_BYTES], pool[UNITS_TEXT_BYTES], room[UNITS_TEXT_BYTES];
@@ -20,12 +27,17 @@ void mkfs_report_text(const struct mkfs_report *r)
 		printf("  label    %s\n", r->plan->label);
 	if (r->made)
 		printf("  node     %08x\n", r->super.node_id);
-	printf("  logs     2 x %s\n", units_format_size(r->plan->log_bytes / 2, pool));
-	printf("  room     %s for checkpoints\n",
-	       units_format_size(p->free_bytes - r->plan->log_bytes, room));
+	if (r->plan->log_device[0])
+		printf("  logs     %s and %s, %s in all\n", r->plan->log_device[0], r->plan->log_device[1],
+		       units_format_size(r->plan->log_bytes, pool));
+	else
+		printf("  logs     2 x %s\n", units_format_size(r->plan->log_bytes / 2, pool));
+	printf("  room     %s for checkpoints\n", units_format_size(checkpoint_room(r), room));
 	printf("  storage  %s on %s\n", p->fs_type, p->fs_source);
 	printf("  medium   %s\n", place_medium_text(r->medium));
-	if (r->made)
+	if (r->made && p->is_block)
+		printf("  key      in it (--key-copy FILE gives a copy, which a mirror is made with)\n");
+	else if (r->made)
 		printf("  key      %s/%s (keep it secret; a mirror is made with --join and a copy of it)\n",
 		       p->path, VOLUME_KEY_NAME);
 }
@@ -38,13 +50,16 @@ int mkfs_report_json(const struct mkfs_report *r)
 			      "volume", p->path, "made", r->made, "label", r->plan->label,
 			      "joined", r->plan->joins, "format_version", (json_int_t)VOLUME_FORMAT_VERSION,
 			      "log_bytes", (json_int_t)r->plan->log_bytes, "checkpoint_room_bytes",
-			      (json_int_t)(p->free_bytes - r->plan->log_bytes), "medium",
+			      (json_int_t)checkpoint_room(r), "medium",
 			      place_medium_name(r->medium), "persistent_memory", r->medium == PLACE_PMEM,
 			      "fs_type", p->fs_type, "fs_source", p->fs_source);
 	int err = 0;
 
 	if (!j)
 		return -ENOMEM;
+	if (r->plan->log_device[0])
+		json_object_set_new(j, "log_devices", json_pack("[s, s]", r->plan->log_device[0],
+								r->plan->log_device[1]));
 	if (r->made || r->plan->joins)
 		json_object_set_new(j, "uuid", json_string(volume_uuid_format(r->plan->uuid, uuid)));
 	if (r->made)

@@ -2,6 +2,7 @@
 #include "mkfs/place.h"
 
 #include "log/volume.h"
+#include "mkfs/device.h"
 #include "mkfs/storage.h"
 
 #include <dirent.h>
@@ -16,7 +17,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static char why_text[768];
+static char why_text[VOLUME_PLACE_WHY_BYTES];
 
 const char *const place_volume_files[] = {
 	VOLUME_SUPERBLOCK_NAME, VOLUME_KEY_NAME, "log.0", "log.1", "ckpt", VOLUME_CONTROL_NAME,
@@ -175,12 +176,13 @@ static int inspect_parent(struct place *p, const char **ret_why)
 {
 	char *copy = strdup(p->path);
 	const char *parent = copy ? dirname(copy) : NULL;
-	struct place above = { .path = parent, .dirfd = -1, .lockfd = -1 };
+	struct place above = { .path = parent, .on = VOLUME_PLACE_NONE, .dirfd = -1, .lockfd = -1 };
 	int err = -ENOMEM;
 
 	if (!copy)
 		return because(err, ret_why, "out of memory");
-	above.dirfd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	above.on.dirfd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	above.dirfd = above.on.dirfd;
 	if (above.dirfd < 0)
 		err = because(-errno, ret_why, "%s: can't be made: its parent directory %s: %s; make that "
 			      "first", p->path, parent, strerror(errno));
@@ -208,17 +210,35 @@ static int refuse_non_directory(const char *path, mode_t mode, const char **ret_
 
 	if (storage_signature(path, type, sizeof(type)))
 		snprintf(holds, sizeof(holds), " (it holds: %s)", type);
-	if (S_ISBLK(mode))
-		return because(-ENOTDIR, ret_why, "%s: a block device%s; devices are not supported yet, give "
-			       "a directory on a DAX file system", path, holds);
-	return because(-ENOTDIR, ret_why, "%s: a %s%s, not a directory; a volume is a directory", path,
-		       S_ISREG(mode) ? "file" : S_ISCHR(mode) ? "character device" : "special file",
-		       holds);
+	if (S_ISCHR(mode))
+		return because(-ENOTDIR, ret_why, "%s: a character device; a device-DAX can hold a log: "
+			       "--log-device twice, with a directory for the rest", path);
+	return because(-ENOTDIR, ret_why, "%s: a %s%s, not a directory; a volume is a directory, or a "
+		       "/dev/pmemN", path, S_ISREG(mode) ? "file" : "special file", holds);
+}
+
+/* A device of persistent memory: nothing is done to it yet. */
+static int inspect_block(struct place *p, const char **ret_why)
+{
+	char holds[64];
+	uint64_t bytes;
+	int err = device_block_inspect(p->path, &bytes, holds, sizeof(holds), ret_why);
+
+	if (err)
+		return err;
+	p->is_block = true;
+	p->content = holds[0] ? PLACE_SIGNATURE : PLACE_EMPTY;
+	snprintf(p->what, sizeof(p->what), "%s", holds);
+	p->free_bytes = device_block_room(bytes);
+	p->medium = PLACE_PMEM;
+	snprintf(p->fs_type, sizeof(p->fs_type), "ext4");
+	snprintf(p->fs_source, sizeof(p->fs_source), "%.127s", p->path);
+	return 0;
 }
 
 int place_open(const char *path, struct place *ret_place, const char **ret_why)
 {
-	struct place p = { .path = path, .dirfd = -1, .lockfd = -1 };
+	struct place p = { .path = path, .on = VOLUME_PLACE_NONE, .dirfd = -1, .lockfd = -1 };
 	struct stat st;
 	int err;
 
@@ -228,12 +248,17 @@ int place_open(const char *path, struct place *ret_place, const char **ret_why)
 		if (lstat(path, &st) == 0)
 			return because(-ENOENT, ret_why, "%s: a symbolic link that leads nowhere", path);
 		err = inspect_parent(&p, ret_why);
+	} else if (S_ISBLK(st.st_mode)) {
+		err = inspect_block(&p, ret_why);
 	} else if (!S_ISDIR(st.st_mode)) {
 		return refuse_non_directory(path, st.st_mode, ret_why);
 	} else {
-		p.dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (p.dirfd < 0)
-			return because(-errno, ret_why, "%s: %s", path, strerror(errno));
+		err = volume_place_open(path, &p.on, why_text);
+		if (err) {
+			*ret_why = why_text;
+			return err;
+		}
+		p.dirfd = p.on.dirfd;
 		err = inspect_directory(&p, ret_why);
 	}
 	if (err)
@@ -247,23 +272,55 @@ void place_close(struct place *p)
 {
 	if (p->lockfd >= 0)
 		close(p->lockfd);
-	if (p->dirfd >= 0)
-		close(p->dirfd);
+	volume_place_close(&p->on);
 	p->lockfd = p->dirfd = -1;
+}
+
+void place_abandon(struct place *p, bool was_absent)
+{
+	place_close(p);
+	if (p->is_block)
+		device_block_wipe(p->path);
+	else if (was_absent)
+		rmdir(p->path);
+}
+
+static int claim_block(struct place *p, const char **ret_why)
+{
+	struct statvfs vfs;
+	int err = device_block_make(p->path, &p->on, ret_why);
+
+	if (err) {
+		device_block_wipe(p->path);
+		return err;
+	}
+	p->dirfd = p->on.dirfd;
+	if (fstatvfs(p->dirfd, &vfs) == 0)
+		p->free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	return 0;
+}
+
+static int claim_directory(struct place *p, const char **ret_why)
+{
+	if (mkdir(p->path, 0700) != 0)
+		return because(-errno, ret_why, "%s: can't be made: %s", p->path, strerror(errno));
+	p->on.dirfd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (p->on.dirfd < 0)
+		return because(-errno, ret_why, "%s: can't be opened: %s", p->path, strerror(errno));
+	p->dirfd = p->on.dirfd;
+	return 0;
 }
 
 int place_claim(struct place *p, const char **ret_why)
 {
-	int err;
+	int err = 0;
 
-	if (p->dirfd < 0) {
-		if (mkdir(p->path, 0700) != 0)
-			return because(-errno, ret_why, "%s: can't be made: %s", p->path, strerror(errno));
-		p->dirfd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (p->dirfd < 0)
-			return because(-errno, ret_why, "%s: can't be opened: %s", p->path,
-				       strerror(errno));
-	}
+	if (p->is_block)
+		err = claim_block(p, ret_why);
+	else if (p->dirfd < 0)
+		err = claim_directory(p, ret_why);
+	if (err)
+		return err;
 	if (p->lockfd >= 0)
 		return 0;
 	err = volume_lock(p->dirfd, VOLUME_LOCK_CREATE, &p->lockfd);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mkfs/storage.h"
 
+#include "log/volume_place.h"
+
 #include <blkid/blkid.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -44,19 +46,6 @@ void storage_fs_name(int dirfd, char *type, size_t type_cap, char *source, size_
 	snprintf(source, source_cap, "%s", found_source);
 }
 
-bool storage_fd_is_dax(int fd)
-{
-#ifdef STATX_ATTR_DAX
-	struct statx stx;
-
-	return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) == 0 &&
-	       (stx.stx_attributes_mask & STATX_ATTR_DAX) != 0 &&
-	       (stx.stx_attributes & STATX_ATTR_DAX) != 0;
-#else
-	return false;
-#endif
-}
-
 bool storage_new_files_are_dax(int dirfd)
 {
 	int fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -64,7 +53,7 @@ bool storage_new_files_are_dax(int dirfd)
 
 	if (fd < 0)
 		return false;
-	dax = storage_fd_is_dax(fd);
+	dax = volume_fd_is_dax(fd);
 	close(fd);
 	return dax;
 }

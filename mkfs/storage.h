@@ -11,7 +11,6 @@ void storage_fs_name(int dirfd, char *type, size_t type_cap, char *source, size_
 
 /* Whether files made in the directory are DAX, by making an unnamed one. False when unknown. */
 bool storage_new_files_are_dax(int dirfd);
-bool storage_fd_is_dax(int fd);
 
 bool storage_is_tmpfs(int dirfd);
 
