@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+__attribute__((format(printf, 3, 0)))
 static int path_format(const struct doctor *d, char out[PATH_MAX], const char *fmt, va_list ap)
 {
 	int n = snprintf(out, PATH_MAX, "%s", d->root), m;

@@ -5,7 +5,7 @@
 #include "common/clock.h"
 #include "common/diag.h"
 #include "common/units.h"
-#include "replication/region.h"
+#include "replication/region_memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -39,53 +39,95 @@ int node_apply(struct node *n, const struct record *r)
 	return err;
 }
 
-static int node_size(struct node *n, char *why)
+static int node_size(struct node *n, const struct region_memory *m, char *why)
 {
-	uint64_t memory = node_memory_bytes();
+	uint64_t memory = node_memory_bytes(), there = region_memory_bytes(m);
 	char want[UNITS_TEXT_BYTES], have[UNITS_TEXT_BYTES];
 
-	n->arena_bytes = n->opt->arena_bytes ? n->opt->arena_bytes : memory / 2;
 	n->inodes_max = n->opt->inodes_max ? n->opt->inodes_max : memory / 4 / NODE_BYTES_PER_INODE;
-	if (memory && n->arena_bytes > memory) {
-		snprintf(why, NODE_WHY_BYTES, "arena=%s is more than this machine's memory (%s); give a smaller arena=",
-			 units_format_size(n->arena_bytes, want), units_format_size(memory, have));
+	n->arena_bytes = n->opt->arena_bytes;
+	if (!n->arena_bytes && m->ops == &region_devdax_ops) /* it serves nothing else; a mirror wants a little more */
+		n->arena_bytes = there > 2 * REGION_BYTES ? (there - 2 * REGION_BYTES) / 65 * 64 : 0;
+	else if (!n->arena_bytes)
+		n->arena_bytes = there / 2;
+	if (m->ops == &region_gpu_ops && !n->arena_bytes) {
+		snprintf(why, NODE_WHY_BYTES, "memory=%s: say how much of it with arena=", n->opt->memory);
+		return -EINVAL;
+	}
+	if (there == 0 && m->ops != &region_gpu_ops && m->ops != &region_memfd_ops)
+		return 0; /* opening it says why */
+	if (there && n->arena_bytes > there) {
+		snprintf(why, NODE_WHY_BYTES, "arena=%s is more than %s (%s); give a smaller arena=",
+			 units_format_size(n->arena_bytes, want), m->ops == &region_memfd_ops ?
+			 "this machine's memory" : n->opt->memory, units_format_size(there, have));
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-static const char *node_memory_remedy(int err)
+/* GPU memory that can't be had is said, and host memory taken: kvfs works the same with it. */
+static int node_create_pool(struct node *n, struct region_memory *m, uint64_t pool_bytes)
 {
-	switch (err) {
-	case -EMFILE:
-	case -ENFILE:
-		return "raise the limit of open files (ulimit -n)";
-	case -EFBIG:
-		return "raise the limit of file sizes (ulimit -f)";
-	default:
-		return "give a smaller arena=";
-	}
+	int err = region_pool_create_in(m->ops, m->where, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
+
+	if (!err || m->ops != &region_gpu_ops)
+		return err;
+	diag_warn("%s: memory=%s: %s; host memory is used", n->vol->path, n->opt->memory,
+		  region_memory_why(m, err));
+	*m = (struct region_memory){ .ops = &region_memfd_ops };
+	return region_pool_create(m->ops, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
+}
+
+/* Before a device refuses it in the middle: only where there is one, and a transport that may use it. */
+static void node_check_memlock(const struct node *n, uint64_t bytes)
+{
+	char why[REGION_MEMORY_WHY_BYTES];
+
+	if (n->opt->transport == ADDR_TCP || n->opt->transport == ADDR_SHM ||
+	    access("/dev/infiniband/rdma_cm", F_OK) != 0 || region_memlock_check(bytes, why) == 0)
+		return;
+	diag_warn("%s: %s", n->vol->path, why);
 }
 
 static int node_open_memory(struct node *n, char *why)
 {
-	struct store_config cfg = { .inodes_max = n->inodes_max };
-	uint64_t pool_bytes = n->arena_bytes;
-	char want[UNITS_TEXT_BYTES];
-	int err;
+	struct store_config cfg;
+	char want[UNITS_TEXT_BYTES], reason[REGION_MEMORY_WHY_BYTES];
+	struct region_memory m;
+	uint64_t pool_bytes;
+	int err = region_memory_parse(n->opt->memory, &m, reason);
 
+	if (err) {
+		snprintf(why, NODE_WHY_BYTES, "%s", reason);
+		return err;
+	}
+	err = node_size(n, &m, why);
+	if (err)
+		return err;
+	pool_bytes = n->arena_bytes ? n->arena_bytes : REGION_BYTES;
 	/* A mirror packs its slots a little differently: what fits the primary's arena must fit here. */
 	if (n->opt->role == OPTIONS_MIRROR)
 		pool_bytes += pool_bytes / 64 + 2 * REGION_BYTES;
-	err = region_pool_create(&region_memfd_ops, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
+	node_check_memlock(n, pool_bytes);
+	err = node_create_pool(n, &m, pool_bytes);
 	if (err) {
-		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s: %s; %s",
-			 units_format_size(n->arena_bytes, want), strerror(-err), node_memory_remedy(err));
+		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s%s%s: %s; %s",
+			 units_format_size(n->arena_bytes, want), n->opt->memory[0] ? " in " : "",
+			 n->opt->memory, strerror(-err), region_memory_why(&m, err));
 		return err;
 	}
+	cfg = (struct store_config){ .inodes_max = n->inodes_max };
 	n->slab = slab_create(n->regions);
 	n->store = n->slab ? store_create(n->slab, &cfg) : NULL;
 	return n->store ? 0 : node_fail(why, -ENOMEM, "cannot make the store");
+}
+
+/* A volume copied elsewhere, or a file system mounted without dax this time: safe, and much slower. */
+static void node_say_medium(const struct node *n)
+{
+	if (n->vol->super.is_pmem && !oplog_is_pmem(n->log))
+		diag_warn("%s: made on persistent memory, but its logs go through the page cache here: mount its file "
+			  "system with -o dax", n->vol->path);
 }
 
 static int node_open_log(struct node *n, const struct node_media *media, struct oplog_range *ret_range, char *why)
@@ -106,6 +148,8 @@ static int node_open_log(struct node *n, const struct node_media *media, struct 
 		ckpt_set_hooks(n->ckpt, media->ckpt);
 	err = oplog_open(media && media->log ? media->log : &logdev_pmemlog_ops, n->vol->dirfd, &cfg, &n->log,
 			 ret_range, &reason);
+	if (!err)
+		node_say_medium(n);
 	if (!err)
 		return 0;
 	snprintf(why, NODE_WHY_BYTES, "cannot open its log (log.0, log.1): %s; see fsck.kvfs",
@@ -335,8 +379,6 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 		diag_warn("%s: the first copy of the superblock is damaged, the second one is used; see fsck.kvfs", path);
 	if (!err)
 		err = node_check_role(n, why);
-	if (!err)
-		err = node_size(n, why);
 	if (!err)
 		err = node_open_memory(n, why);
 	if (!err)

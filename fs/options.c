@@ -4,13 +4,14 @@
 
 #include "common/units.h"
 #include "replication/commit.h"
+#include "replication/region_memory.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
-enum option_kind { KIND_FLAG, KIND_SIZE, KIND_UINT, KIND_CHOICE, KIND_ADDR };
+enum option_kind { KIND_FLAG, KIND_SIZE, KIND_UINT, KIND_CHOICE, KIND_ADDR, KIND_MEMORY };
 
 struct option_def {
 	const char *name;
@@ -52,6 +53,8 @@ static const struct option_def option_table[] = {
 	  "microseconds to spin for an event before sleeping (default: 0)" },
 	{ "mr_cache_size", KIND_SIZE, BOTH, FIELD(mr_cache_bytes), 0, 1ULL << 46, NULL, "SIZE",
 	  "registered memory kept ready ahead of need (default: 64M)" },
+	{ "memory", KIND_MEMORY, BOTH, FIELD(memory), 0, 0, NULL, "WHERE",
+	  "memory of the arena: host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER (default: host)" },
 	{ "ring", KIND_SIZE, OPTIONS_MIRROR, FIELD(ring_bytes), 4 << 20, 3ULL << 30, NULL, "SIZE",
 	  "receive ring of the mirror (default: 64M)" },
 	{ "threads", KIND_UINT, BOTH, FIELD(threads), 1, 16, NULL, "N",
@@ -193,6 +196,20 @@ static int option_add_addr(const struct option_def *d, struct options_addrs *fie
 	return 0;
 }
 
+static int option_set_memory(const struct option_def *d, char *field, const char *value, char *why)
+{
+	char reason[REGION_MEMORY_WHY_BYTES];
+	struct region_memory memory;
+
+	if (strlen(value) >= OPTIONS_MEMORY_BYTES || region_memory_parse(value, &memory, reason) != 0) {
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s is host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER, "
+			 "not '%.100s'", d->name, value);
+		return -EINVAL;
+	}
+	memcpy(field, value, strlen(value) + 1);
+	return 0;
+}
+
 static int option_apply(struct options *o, size_t index, const char *value, enum options_source source,
 			char *why)
 {
@@ -221,6 +238,9 @@ static int option_apply(struct options *o, size_t index, const char *value, enum
 		break;
 	case KIND_ADDR:
 		err = option_add_addr(d, field, value, o->source[index] != source, why);
+		break;
+	case KIND_MEMORY:
+		err = option_set_memory(d, field, value, why);
 		break;
 	}
 	if (!err)

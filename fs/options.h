@@ -16,6 +16,7 @@
 
 #define OPTIONS_MIRRORS_MAX 16
 #define OPTIONS_WHY_BYTES 512
+#define OPTIONS_MEMORY_BYTES 256
 
 enum options_role { OPTIONS_MOUNT = 1, OPTIONS_MIRROR = 2 };
 
@@ -31,6 +32,7 @@ struct options {
 	enum options_role role;
 	uint64_t arena_bytes;       /* 0: half of the machine's memory */
 	uint64_t mr_cache_bytes;
+	char memory[OPTIONS_MEMORY_BYTES]; /* "": host */
 	uint64_t inodes_max;        /* 0: from the machine's memory */
 	uint64_t ring_bytes;        /* mirror */
 	unsigned protocol;          /* enum commit_protocol */

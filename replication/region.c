@@ -86,6 +86,21 @@ static uint32_t ready_max(const struct region_pool *p)
 	return p->reserve + (p->reserve + 1) / 2;
 }
 
+static int registrar_add(struct region_pool *p, uint32_t i, void **ret_handle)
+{
+	const struct region_registrar_ops *r = p->registrar;
+	uint8_t *at = p->base + i * REGION_BYTES;
+	uint64_t fd_off;
+	int fd, err;
+
+	if (!p->be->dmabuf)
+		return r->add(p->registrar_ctx, at, REGION_BYTES, ret_handle);
+	if (!r->add_dmabuf)
+		return -EOPNOTSUPP;
+	err = p->be->dmabuf(p->be_ctx, i * REGION_BYTES, &fd, &fd_off);
+	return err ? err : r->add_dmabuf(p->registrar_ctx, fd, fd_off, at, REGION_BYTES, ret_handle);
+}
+
 static int handle_add(struct region_pool *p, uint32_t i)
 {
 	void *handle = NULL;
@@ -93,7 +108,7 @@ static int handle_add(struct region_pool *p, uint32_t i)
 
 	if (!p->registrar)
 		return 0;
-	err = p->registrar->add(p->registrar_ctx, p->base + i * REGION_BYTES, REGION_BYTES, &handle);
+	err = registrar_add(p, i, &handle);
 	if (!err)
 		atomic_store_explicit(&p->slot[i].handle, handle, memory_order_release);
 	return err;
@@ -219,6 +234,12 @@ static uint32_t regions_of(uint64_t bytes)
 int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes,
 		       uint64_t reserve_bytes, struct region_pool **ret_pool)
 {
+	return region_pool_create_in(be, NULL, arena_bytes, reserve_bytes, ret_pool);
+}
+
+int region_pool_create_in(const struct region_backend_ops *be, const char *where, uint64_t arena_bytes,
+			  uint64_t reserve_bytes, struct region_pool **ret_pool)
+{
 	uint32_t regions = regions_of(arena_bytes);
 	struct region_pool *p;
 	int err;
@@ -231,7 +252,7 @@ int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes
 	p->be = be;
 	p->regions = regions;
 	p->reserve = regions_of(reserve_bytes);
-	err = be->open(regions * REGION_BYTES, true, &p->be_ctx, &p->base);
+	err = be->open(where, regions * REGION_BYTES, true, &p->be_ctx, &p->base);
 	if (err) {
 		free(p);
 		return err;

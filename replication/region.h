@@ -24,17 +24,22 @@ struct region {
 	void *registered;  /* the registrar's handle (ibv_mr), NULL when there is none */
 };
 
-/* Memory back-end seam: where segments come from. memfd (region_memfd_ops) is the real one of this
- * machine; NUMA, device-DAX and GPU memory implement the same. */
+/* Memory back-end seam: where segments come from; the real ones are in region_memory.h. */
 struct region_backend_ops {
 	const char *name;
-	/* Reserves address space for arena_bytes, aligned to REGION_BYTES; no memory yet. */
-	int (*open)(uint64_t arena_bytes, bool want_hugepages, void **ret_be, uint8_t **ret_base);
+	/* Reserves address space for arena_bytes, aligned to REGION_BYTES; no memory yet. where: which node or
+	 * device, as the option says it; NULL for a back-end that needs none. -ENODEV, -ENOENT: not there;
+	 * -EBUSY, -ENOSPC, -ENOMEM, -EPERM, ... */
+	int (*open)(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+		    uint8_t **ret_base);
 	/* Makes [off, off+len) usable (faulted in) / gives its memory back. -ENOMEM. */
 	int (*commit)(void *be, uint64_t off, uint64_t len);
 	void (*decommit)(void *be, uint64_t off, uint64_t len);
 	bool (*hugepages)(void *be); /* true when memory lies in huge pages (reserved or not) */
 	void (*close)(void *be);
+	/* The dmabuf that a committed region is, and the offset in it: for memory that a device can't register by
+	 * its address. The descriptor stays the back-end's. NULL: memory is the host's. */
+	int (*dmabuf)(void *be, uint64_t off, int *ret_fd, uint64_t *ret_fd_off);
 };
 extern const struct region_backend_ops region_memfd_ops;
 
@@ -42,6 +47,8 @@ extern const struct region_backend_ops region_memfd_ops;
 struct region_registrar_ops {
 	int (*add)(void *ctx, void *base, size_t len, void **ret_handle);
 	void (*remove)(void *ctx, void *handle);
+	/* The same for a region that is a dmabuf (ibv_reg_dmabuf_mr). NULL, or -EOPNOTSUPP: this device can't. */
+	int (*add_dmabuf)(void *ctx, int fd, uint64_t fd_off, void *base, size_t len, void **ret_handle);
 };
 
 /*
@@ -50,6 +57,9 @@ struct region_registrar_ops {
  */
 int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes,
 		       uint64_t reserve_bytes, struct region_pool **ret_pool);
+/* The same in the memory that where names: see region_memory.h. Errors of the back-end's open, too. */
+int region_pool_create_in(const struct region_backend_ops *be, const char *where, uint64_t arena_bytes,
+			  uint64_t reserve_bytes, struct region_pool **ret_pool);
 void region_pool_destroy(struct region_pool *p); /* joins the thread; every region was put */
 
 /* -ENOMEM: the arena is used up (or the machine is). A miss blocks while 8 MiB are faulted in. */

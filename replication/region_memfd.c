@@ -1,26 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arena memory from memfd segments of at most 1 GiB (io_uring's limit for a registered buffer), mapped
- * side by side into one reserved range of addresses. Pages come by MADV_POPULATE_WRITE, which reports an
+ * Arena memory from memfd segments of at most 1 GiB (io_uring's limit for a registered buffer),
+ mapped
+ * side by side into one reserved range of addresses. Pages come by MADV_POPULATE_WRITE, which
+ reports an
  * exhausted machine as an error where a touch would be a SIGBUS. They go by punching a hole.
  *
- * A segment lies in reserved hugepages only when enough of them are free for all of it; it then keeps them,
- * for nobody else can use them and a hole would lose the reservation. Elsewhere MADV_COLLAPSE makes huge
- * pages of ordinary memory, also where the machine's settings for shmem are "never": in a virtual machine
- * the first use of each 4 KiB page was measured at 10 us (17 ms a region), of huge ones at next to nothing.
+ * A segment lies in reserved hugepages only when enough of them are free for all of it; it then
+ keeps them,
+ * for nobody else can use them and a hole would lose the reservation. Elsewhere MADV_COLLAPSE
+ makes huge
+ * pages of ordinary memory, also where the machine's settings for shmem are "never": in a
+ virtual machine
+ * the first use of each 4 KiB page was measured at 10 us (17 ms a region), of huge ones at next
+ to nothing.
+ *
+ * numa: the segments' pages are bound to one node (mbind on a shared mapping binds the memory,
+ whoever faults
+ * it in). A node that is full is an error there, not another node's memory.
  *
  * Threads: commit and decommit from any, on ranges that do not overlap.
  */
-#include "replication/region.h"
+#include "replication/region_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/memfd.h>
+#include <linux/mempolicy.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -34,6 +46,10 @@
 
 /* Left to the rest of the machine: below it the kernel would look for a process to kill. */
 #define MACHINE_SPARE_BYTES (64ULL << 20)
+#define NODE_SPARE_BYTES (16ULL << 20)
+
+#define NODE_NONE (-1)
+#define NODES_MAX 1024
 
 struct segment {
 	int fd;
@@ -44,6 +60,7 @@ struct region_memfd {
 	uint8_t *base;
 	uint64_t arena_bytes;
 	int meminfo_fd; /* -1: no /proc */
+	int node;       /* all memory is that NUMA node's; NODE_NONE: anywhere */
 	bool huge;              /* some segment is in reserved hugepages */
 	atomic_bool collapsed;  /* huge pages of ordinary memory work here */
 	unsigned segments;
@@ -73,6 +90,9 @@ static bool machine_has(const struct region_memfd *m, uint64_t len)
 {
 	uint64_t available_kib;
 
+	if (m->node != NODE_NONE && region_node_free_bytes((unsigned)m->node) < len +
+	    NODE_SPARE_BYTES)
+		return false;
 	return meminfo_read(m, "\nMemAvailable:", &available_kib) < 0 ||
 	       (available_kib << 10) >= len + MACHINE_SPARE_BYTES;
 }
@@ -111,38 +131,40 @@ fail:
 	return err;
 }
 
+static int segment_bind(const struct region_memfd *m, uint8_t *at, uint64_t len)
+{
+	unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
+	unsigned bits = 8 * sizeof(mask[0]);
+
+	if (m->node == NODE_NONE)
+		return 0;
+	mask[(unsigned)m->node / bits] = 1UL << ((unsigned)m->node % bits);
+	return syscall(SYS_mbind, at, len, MPOL_BIND, mask, NODES_MAX, 0) == 0 ? 0 : -errno;
+}
+
 static int segment_open(struct region_memfd *m, unsigned i, bool want_hugepages)
 {
 	uint64_t off = i * REGION_SEGMENT_BYTES;
 	uint64_t len = m->arena_bytes - off;
 	struct segment *seg = &m->segment[i];
+	int err;
 
+	seg->fd = -1;
 	if (len > REGION_SEGMENT_BYTES)
 		len = REGION_SEGMENT_BYTES;
-	seg->huge = want_hugepages && hugepages_suffice(m, len);
+	/* how many reserved ones a node has is not asked */
+	seg->huge = want_hugepages && m->node == NODE_NONE && hugepages_suffice(m, len);
 	if (seg->huge && segment_map(m->base + off, len, true, &seg->fd) == 0) {
 		m->huge = true;
 		return 0;
 	}
 	seg->huge = false;
-	return segment_map(m->base + off, len, false, &seg->fd);
-}
-
-/* Addresses only, aligned to a region. */
-static int address_reserve(uint64_t len, uint8_t **ret_base)
-{
-	uint8_t *p = mmap(NULL, len + REGION_BYTES, PROT_NONE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	size_t head;
-
-	if (p == MAP_FAILED)
-		return -errno;
-	head = -(uintptr_t)p & (REGION_BYTES - 1);
-	if (head)
-		munmap(p, head);
-	munmap(p + head + len, REGION_BYTES - head);
-	*ret_base = p + head;
-	return 0;
+	err = segment_map(m->base + off, len, false, &seg->fd);
+	if (!err)
+		err = segment_bind(m, m->base + off, len);
+	if (err && seg->fd >= 0)
+		close(seg->fd);
+	return err;
 }
 
 static void memfd_close(void *be)
@@ -157,7 +179,8 @@ static void memfd_close(void *be)
 	free(m);
 }
 
-static int memfd_open(uint64_t arena_bytes, bool want_hugepages, void **ret_be, uint8_t **ret_base)
+static int node_open(int node, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+		     uint8_t **ret_base)
 {
 	uint64_t segments = (arena_bytes + REGION_SEGMENT_BYTES - 1) / REGION_SEGMENT_BYTES;
 	struct region_memfd *m = calloc(1, sizeof(*m) + segments * sizeof(m->segment[0]));
@@ -166,7 +189,8 @@ static int memfd_open(uint64_t arena_bytes, bool want_hugepages, void **ret_be, 
 	if (!m)
 		return -ENOMEM;
 	m->arena_bytes = arena_bytes;
-	err = address_reserve(arena_bytes, &m->base);
+	m->node = node;
+	err = region_address_reserve(arena_bytes, REGION_BYTES, &m->base);
 	if (err) {
 		free(m);
 		return err;
@@ -185,6 +209,23 @@ static int memfd_open(uint64_t arena_bytes, bool want_hugepages, void **ret_be, 
 	return 0;
 }
 
+static int memfd_open(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+		      uint8_t **ret_base)
+{
+	(void)where;
+	return node_open(NODE_NONE, arena_bytes, want_hugepages, ret_be, ret_base);
+}
+
+static int numa_open(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+		     uint8_t **ret_base)
+{
+	unsigned long node = strtoul(where, NULL, 10);
+
+	if (node >= NODES_MAX || region_node_bytes((unsigned)node) == 0)
+		return -ENODEV;
+	return node_open((int)node, arena_bytes, want_hugepages, ret_be, ret_base);
+}
+
 static void hole_punch(const struct segment *seg, uint64_t off, uint64_t len)
 {
 	(void)fallocate(seg->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -192,7 +233,8 @@ static void hole_punch(const struct segment *seg, uint64_t off, uint64_t len)
 }
 
 /* Kernels without MADV_POPULATE_WRITE: allocate by the file first, so that the touch can't fail. */
-static int touch(const struct region_memfd *m, const struct segment *seg, uint64_t off, uint64_t len)
+static int touch(const struct region_memfd *m, const struct segment *seg, uint64_t off, uint64_t
+		 len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -203,7 +245,8 @@ static int touch(const struct region_memfd *m, const struct segment *seg, uint64
 	return 0;
 }
 
-/* One small page in each place of a huge one, then the kernel makes it whole, zeroed. Where it can't, the
+/* One small page in each place of a huge one, then the kernel makes it whole, zeroed. Where it
+	can't, the
  * caller's populating gives small ones. */
 static void collapse(struct region_memfd *m, uint64_t off, uint64_t len)
 {
@@ -254,6 +297,15 @@ static bool memfd_hugepages(void *be)
 const struct region_backend_ops region_memfd_ops = {
 	.name = "memfd",
 	.open = memfd_open,
+	.commit = memfd_commit,
+	.decommit = memfd_decommit,
+	.hugepages = memfd_hugepages,
+	.close = memfd_close,
+};
+
+const struct region_backend_ops region_numa_ops = {
+	.name = "numa",
+	.open = numa_open,
 	.commit = memfd_commit,
 	.decommit = memfd_decommit,
 	.hugepages = memfd_hugepages,

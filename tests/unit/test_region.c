@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The region pool over real memfd memory, and over a back-end and a registrar that can fail. */
-#include "replication/region.h"
+#include "replication/region_memory.h"
 
 #include "common/clock.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>
+#include <linux/capability.h>
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define WAIT_NS (20 * NSEC_PER_SEC)
@@ -78,7 +83,8 @@ START_TEST(keeps_a_reserve_and_gives_memory_back)
 	struct region_pool *p;
 	struct region r[8];
 
-	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 8 * REGION_BYTES, 2 * REGION_BYTES, &p), 0);
+	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 8 * REGION_BYTES, 2 *
+			 REGION_BYTES, &p), 0);
 	wait_for(stats(p).ready_bytes == 2 * REGION_BYTES);
 	ck_assert_int_eq(region_get(p, &r[0]), 0);
 	ck_assert_uint_eq(stats(p).hits, 1);
@@ -105,7 +111,7 @@ START_TEST(spans_segments)
 	void *be;
 	uint8_t *base;
 
-	ck_assert_int_eq(region_memfd_ops.open(arena, false, &be, &base), 0);
+	ck_assert_int_eq(region_memfd_ops.open(NULL, arena, false, &be, &base), 0);
 	for (uint64_t off = REGION_SEGMENT_BYTES - REGION_BYTES; off < arena; off += REGION_BYTES) {
 		ck_assert_int_eq(region_memfd_ops.commit(be, off, REGION_BYTES), 0);
 		memset(base + off, 1, REGION_BYTES);
@@ -121,7 +127,8 @@ END_TEST
 static atomic_bool broken;
 static atomic_int commits;
 
-static int fake_open(uint64_t arena_bytes, bool want_hugepages, void **ret_be, uint8_t **ret_base)
+static int fake_open(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+		     uint8_t **ret_base)
 {
 	*ret_base = aligned_alloc(REGION_BYTES, arena_bytes);
 	*ret_be = *ret_base;
@@ -145,7 +152,8 @@ static bool fake_hugepages(void *be)
 }
 
 static const struct region_backend_ops fake_ops = {
-	"fake", fake_open, fake_commit, fake_decommit, fake_hugepages, free,
+	.name = "fake", .open = fake_open, .commit = fake_commit, .decommit = fake_decommit,
+	.hugepages = fake_hugepages, .close = free,
 };
 
 START_TEST(survives_a_machine_without_memory)
@@ -184,14 +192,15 @@ static void fake_remove(void *ctx, void *handle)
 	registered--;
 }
 
-static const struct region_registrar_ops registrar = { fake_add, fake_remove };
+static const struct region_registrar_ops registrar = { .add = fake_add, .remove = fake_remove };
 
 START_TEST(registers_what_is_there_and_what_comes)
 {
 	struct region_pool *p;
 	struct region r, later;
 
-	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 6 * REGION_BYTES, 2 * REGION_BYTES, &p), 0);
+	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 6 * REGION_BYTES, 2 *
+			 REGION_BYTES, &p), 0);
 	ck_assert_int_eq(region_get(p, &r), 0);
 	wait_for(stats(p).ready_bytes == 2 * REGION_BYTES);
 	ck_assert_ptr_null(r.registered);
@@ -236,7 +245,8 @@ static void *churn(void *arg)
 	return NULL;
 }
 
-/* More threads than regions: each get waits for what the pool's thread has in hand, and none is lost. */
+/* More threads than regions: each get waits for what the pool's thread has in hand, and none is
+	lost. */
 START_TEST(is_shared_by_threads)
 {
 	struct region_pool *p;
@@ -253,6 +263,245 @@ START_TEST(is_shared_by_threads)
 }
 END_TEST
 
+/* CUDA as a recording fake: memory of the "device" is a memfd, which stands for its dmabuf. */
+static struct {
+	int allocated, exported, attached, refuse_export, no_dmabuf, fail_alloc_after;
+	size_t bytes;
+} gpu;
+
+static int cu_init(unsigned flags) { return 0; }
+static int cu_device(int *ret_device, int ordinal)
+{
+	*ret_device = ordinal;
+	return ordinal == 0 ? 0 : 101;
+}
+static int cu_attribute(int *ret_value, int attribute, int device)
+{
+	*ret_value = attribute == 124 && !gpu.no_dmabuf;
+	return 0;
+}
+static int cu_retain(void **ret_context, int device)
+{
+	*ret_context = &gpu;
+	gpu.attached++;
+	return 0;
+}
+static int cu_release(int device)
+{
+	gpu.attached--;
+	return 0;
+}
+static int cu_set(void *context) { return context == &gpu ? 0 : 201; }
+static int cu_alloc(unsigned long long *ret_ptr, size_t bytes)
+{
+	if (gpu.fail_alloc_after >= 0 && gpu.allocated >= gpu.fail_alloc_after)
+		return 2;
+	*ret_ptr = 0x7f0000000000ULL + (unsigned long long)gpu.allocated * bytes;
+	gpu.allocated++;
+	gpu.bytes = bytes;
+	return 0;
+}
+static int cu_free(unsigned long long ptr)
+{
+	ck_assert_uint_ne(ptr, 0);
+	gpu.allocated--;
+	return 0;
+}
+static int cu_export(void *ret_fd, unsigned long long ptr, size_t bytes, int type,
+		     unsigned long long flags)
+{
+	int fd;
+
+	ck_assert_int_eq(type, 1);
+	if (gpu.refuse_export)
+		return 801;
+	fd = memfd_create("fake-gpu", MFD_CLOEXEC);
+	ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
+	*(int *)ret_fd = fd;
+	gpu.exported++;
+	return 0;
+}
+
+static const struct region_cuda fake_cuda = {
+	cu_init, cu_device, cu_attribute, cu_retain, cu_release, cu_set, cu_alloc, cu_free,
+		cu_export,
+};
+
+static void gpu_setup(void)
+{
+	memset(&gpu, 0, sizeof(gpu));
+	gpu.fail_alloc_after = -1;
+	region_gpu_use(&fake_cuda);
+}
+
+static atomic_int dmabufs, last_dmabuf;
+
+static int fake_add_dmabuf(void *ctx, int fd, uint64_t fd_off, void *base, size_t len, void
+			   **ret_handle)
+{
+	struct stat st;
+
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_uint_eq(fd_off + len, (uint64_t)st.st_size);
+	last_dmabuf = fd;
+	dmabufs++;
+	*ret_handle = (uint8_t *)base + 1;
+	return 0;
+}
+
+static void fake_remove_dmabuf(void *ctx, void *handle)
+{
+	dmabufs--;
+}
+
+static const struct region_registrar_ops dmabuf_registrar = {
+	.add = fake_add, .remove = fake_remove_dmabuf, .add_dmabuf = fake_add_dmabuf,
+};
+
+START_TEST(gpu_memory_is_registered_as_dmabuf)
+{
+	struct region_pool *p;
+	struct region r;
+	uint8_t byte = 0;
+
+	gpu_setup();
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, "0", 4 * REGION_BYTES, 0, &p), 0);
+	ck_assert_int_eq(gpu.allocated, 0); /* the one of the trial is back */
+	ck_assert_int_eq(region_pool_set_registrar(p, &dmabuf_registrar, NULL), 0);
+	ck_assert_int_eq(region_get(p, &r), 0);
+	wait_for(dmabufs == 1);
+	ck_assert_int_eq(registered, 0); /* never by its address */
+	ck_assert_int_eq(gpu.allocated, 1);
+	ck_assert_uint_eq(gpu.bytes, REGION_BYTES);
+	memset(r.base, 7, REGION_BYTES); /* the processor's copy goes into the device's memory */
+	ck_assert_int_eq(pread(last_dmabuf, &byte, 1, REGION_BYTES - 1), 1);
+	ck_assert_int_eq(byte, 7);
+	region_put(p, &r);
+	region_pool_destroy(p);
+	ck_assert_int_eq(gpu.allocated, 0);
+	ck_assert_int_eq(gpu.attached, 0);
+	ck_assert_int_eq(dmabufs, 0);
+}
+END_TEST
+
+START_TEST(gpu_memory_is_refused_with_its_cause)
+{
+	struct region_memory m = { .ops = &region_gpu_ops };
+	struct region_pool *p = NULL;
+
+	gpu_setup();
+	gpu.no_dmabuf = 1;
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, &p),
+			 -EOPNOTSUPP);
+	ck_assert_ptr_nonnull(strstr(region_memory_why(&m, -EOPNOTSUPP), "dmabuf"));
+	gpu_setup();
+	gpu.refuse_export = 1;
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, &p),
+			 -EOPNOTSUPP);
+	gpu_setup();
+	gpu.fail_alloc_after = 0;
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, &p),
+			 -ENOMEM);
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, "3", REGION_BYTES, 0, &p), -ENODEV);
+	ck_assert_int_eq(gpu.allocated, 0);
+	ck_assert_int_eq(gpu.attached, 0);
+	region_gpu_use(NULL);
+	if (access("/dev/nvidia0", F_OK) != 0) {
+		ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0,
+		&p), -ENOENT);
+		ck_assert_ptr_nonnull(strstr(region_memory_why(&m, -ENOENT), "libcuda"));
+	}
+	ck_assert_ptr_null(p);
+}
+END_TEST
+
+/* A device that takes no dmabuf: the memory is used all the same, without a handle. */
+START_TEST(gpu_memory_without_dmabuf_of_the_device)
+{
+	struct region_pool *p;
+	struct region r;
+
+	gpu_setup();
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, 2 * REGION_BYTES, 0, &p), 0);
+	ck_assert_int_eq(region_get(p, &r), 0);
+	registered = 0;
+	add_fails_after = 1000;
+	(void)region_pool_set_registrar(p, &registrar, NULL);
+	ck_assert_ptr_null(region_pool_handle(p, r.base));
+	ck_assert_int_eq(registered, 0);
+	region_put(p, &r);
+	region_pool_destroy(p);
+	ck_assert_int_eq(gpu.allocated, 0);
+}
+END_TEST
+
+START_TEST(memory_option)
+{
+	static const char *const wrong[] = { "numa", "numa:", "numa:x", "numa:99999", "devdax",
+		"devdax:dax0.0",
+					     "host:1", "gpu:x", "gpux", "disk" };
+	char why[REGION_MEMORY_WHY_BYTES];
+	struct region_memory m;
+
+	ck_assert_int_eq(region_memory_parse(NULL, &m, why), 0);
+	ck_assert_ptr_eq(m.ops, &region_memfd_ops);
+	ck_assert_int_eq(region_memory_parse("numa:0", &m, why), 0);
+	ck_assert_ptr_eq(m.ops, &region_numa_ops);
+	ck_assert_str_eq(m.where, "0");
+	ck_assert_int_eq(region_memory_parse("devdax:/dev/dax0.0", &m, why), 0);
+	ck_assert_ptr_eq(m.ops, &region_devdax_ops);
+	ck_assert_str_eq(m.where, "/dev/dax0.0");
+	ck_assert_int_eq(region_memory_parse("gpu", &m, why), 0);
+	ck_assert_ptr_null(m.where);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		ck_assert_int_eq(region_memory_parse(wrong[i], &m, why), -EINVAL);
+		ck_assert_msg(strstr(why, wrong[i]) && strstr(why, "numa:NODE"), "%s", why);
+	}
+}
+END_TEST
+
+START_TEST(memory_of_a_node)
+{
+	struct region_memory m = { .ops = &region_numa_ops, .where = "0" };
+	struct region_pool *p = NULL;
+	struct region r;
+	int node = -1;
+
+	ck_assert_int_eq(region_pool_create_in(&region_numa_ops, "1023", REGION_BYTES, 0, &p),
+			 -ENODEV);
+	ck_assert_int_eq(region_pool_create_in(&region_devdax_ops, "/dev/null", REGION_BYTES, 0,
+			 &p), -ENODEV);
+	ck_assert_int_eq(region_pool_create_in(&region_devdax_ops, "/dev/dax-none",
+			 REGION_BYTES, 0, &p),
+			 -ENOENT);
+	if (region_memory_bytes(&m) == 0)
+		return; /* a kernel without NUMA */
+	ck_assert_int_eq(region_pool_create_in(&region_numa_ops, "0", 2 * REGION_BYTES, 0, &p), 0);
+	ck_assert_int_eq(region_get(p, &r), 0);
+	memset(r.base, 1, REGION_BYTES);
+	ck_assert_int_eq(syscall(SYS_get_mempolicy, &node, NULL, 0, r.base, MPOL_F_NODE |
+			 MPOL_F_ADDR), 0);
+	ck_assert_int_eq(node, 0);
+	region_put(p, &r);
+	region_pool_destroy(p);
+}
+END_TEST
+
+START_TEST(locked_memory_is_checked)
+{
+	struct rlimit limit = { .rlim_cur = 1 << 20, .rlim_max = 1 << 20 };
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	char why[REGION_MEMORY_WHY_BYTES] = "";
+
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	ck_assert_int_eq(syscall(SYS_capset, &header, none), 0);
+	ck_assert_int_eq(region_memlock_check(1 << 20, why), 0);
+	ck_assert_int_eq(region_memlock_check(2 << 20, why), -ENOMEM);
+	ck_assert_msg(strstr(why, "LimitMEMLOCK=infinity") && strstr(why, "1.00 MiB"), "%s", why);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("region");
@@ -265,6 +514,12 @@ int main(void)
 	tcase_add_test(t, survives_a_machine_without_memory);
 	tcase_add_test(t, registers_what_is_there_and_what_comes);
 	tcase_add_test(t, is_shared_by_threads);
+	tcase_add_test(t, gpu_memory_is_registered_as_dmabuf);
+	tcase_add_test(t, gpu_memory_is_refused_with_its_cause);
+	tcase_add_test(t, gpu_memory_without_dmabuf_of_the_device);
+	tcase_add_test(t, memory_option);
+	tcase_add_test(t, memory_of_a_node);
+	tcase_add_test(t, locked_memory_is_checked);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }

@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The arena on a NUMA node without processors, as a CXL pool appears: values lie there and nowhere else, a
+# node that is too small or not there is an error, and kvfs doctor names it. GPU memory falls back to the
+# host's.
+# shellcheck source=tests/vm/pmem_functions.sh
+. "$(dirname "$0")/pmem_functions.sh"
+rig_up 64M fsdax --far 256M
+
+guest <<'END'
+"$KVFS" doctor >/tmp/doctor || true
+grep -q '^ok  *numa.memory .*memory=numa:1' /tmp/doctor || no "$(cat /tmp/doctor)"
+free_kib() { awk '/MemFree/ { print $4 }' "/sys/devices/system/node/node$1/meminfo"; }
+mkdir -p /tmp/m
+"$MKFS" -q -s 128M /tmp/v
+before=$(free_kib 1)
+"$KVFS" mount -o arena=128M,mr_cache_size=16M,memory=numa:1 /tmp/v /tmp/m
+dd if=/dev/urandom of=/tmp/m/big bs=1M count=40 2>/dev/null
+sha256sum </tmp/m/big >/tmp/sum
+taken=$((before - $(free_kib 1)))
+[ "$taken" -gt 38000 ] || no "node 1 gave only $taken KiB"
+"$KVFS" umount /tmp/m
+"$KVFS" mount -o arena=1G,memory=numa:1 /tmp/v /tmp/m 2>/tmp/err && no "took more than the node has"
+says "give a smaller arena=" /tmp/err
+"$KVFS" mount -o arena=64M,memory=numa:7 /tmp/v /tmp/m 2>/tmp/err && no "took memory of no node"
+says "no such node" /tmp/err
+"$KVFS" mount -o arena=64M,memory=gpu /tmp/v /tmp/m 2>/tmp/err
+says "libcuda" /tmp/err
+says "host memory is used" /tmp/err
+sha256sum </tmp/m/big | cmp - /tmp/sum || no "other bytes"
+"$KVFS" umount /tmp/m
+END
