@@ -181,8 +181,8 @@ static int open_errno(int err)
 }
 
 /*
- * The library flushes instead of calling msync where the kernel grants it MAP_SYNC, and tells nobody. libpmem's
- * pmem_is_pmem() knows only mappings that libpmem made itself, so the kernel is asked the same question.
+ * The library flushes instead of calling msync where the kernel grants it MAP_SYNC, and tells nobody.
+ * libpmem's pmem_is_pmem() knows only what libpmem mapped itself: so the kernel is asked the same.
  */
 static bool file_is_dax(int fd)
 {
