@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# One guest, with RDMA and persistent memory, from nothing to a command's result: in under 40 s on a machine that has
-# nothing else to do; where more runs than it has CPUs, in as many times longer.
+# One guest, with RDMA and persistent memory, from nothing to a command's result: in under 40 s on a
+# machine that has nothing else to do; where more runs than it has CPUs, in as many times longer.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 

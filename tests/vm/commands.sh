@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Commands in a guest: exit code, input, output and error apart, deadline, several at once; files there and back.
+# Commands in a guest: exit code, input, output and error apart, deadline, several at once; a shell on a
+# terminal; files there and back.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034
-# Sourced by the tests that run in virtual machines: the words of tests/shell/functions.sh, and a rig of the test's own in
-# $tmp/rig. The rig ends with the test, however that ends.
+# Sourced by the tests that run in virtual machines: the words of tests/shell/functions.sh, and a rig of
+# the test's own in $tmp/rig. The rig ends with the test, however that ends.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/../shell/functions.sh"
 
@@ -10,7 +10,8 @@ KVFS_RIG_DIR=$tmp/rig
 export KVFS_RIG_DIR
 
 for vm_tool in qemu-system-x86_64 busybox cpio modprobe dpkg-deb apt-get; do
-	PATH=$PATH:/usr/sbin:/sbin command -v "$vm_tool" >/dev/null || skip "no $vm_tool; see scripts/install-deps"
+	PATH=$PATH:/usr/sbin:/sbin command -v "$vm_tool" >/dev/null ||
+		skip "no $vm_tool; see scripts/install-deps"
 done
 [ "$(id -u)" -eq 0 ] || skip "guests see what their user can read: needs root"
 

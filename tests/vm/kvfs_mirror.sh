@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A primary and a mirror in two guests, both on persistent memory: the mirror's guest is killed while files are written,
-# starts again, is caught up, and then has the same state.
+# A primary and a mirror in two guests, both on persistent memory: the mirror's guest is killed, files are
+# written meanwhile, it starts again, is caught up, and then has the same state.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 
@@ -13,7 +13,8 @@ status_of() # G WHERE JQ-EXPRESSION
 }
 in_sync()
 {
-	[ "$(status_of 1 /mnt/kv '.lsn as $l | .mirrors[0] | .state == "live" and .applied_lsn == $l')" = true ]
+	[ true = "$(status_of 1 /mnt/kv \
+		'.lsn as $l | .mirrors[0] | .state == "live" and .applied_lsn == $l')" ]
 }
 digest()
 {
@@ -36,13 +37,14 @@ in_out "real persistent memory (DAX)"
 "$RIG" get 1 /pmem0/v/key "$tmp" && "$RIG" put 2 "$tmp/key" /root || fail "the key did not get across"
 must 2 "'$MKFS' -q -s 64M --join /root/key /pmem0/v"
 start_mirror
-must 1 "mkdir -p /mnt/kv && '$KVFS' mount -o arena=128M,min_mirrors=0,mirror=tcp:10.77.0.2:7000 /pmem0/v /mnt/kv"
+options=arena=128M,min_mirrors=0,mirror=tcp:10.77.0.2:7000
+must 1 "mkdir -p /mnt/kv && '$KVFS' mount -o $options /pmem0/v /mnt/kv"
 must 1 'cd /mnt/kv && mkdir a && for n in $(seq 100); do echo "value $n" >a/$n; done && seq 20000 >big'
 wait_for in_sync 60
 same_state
 
 "$RIG" kill 2
-vm_timeout=120 must 1 'cd /mnt/kv && rm a/7 && mv a/8 a/eight && for n in $(seq 101 200); do echo "value $n" >a/$n; done'
+must 1 'cd /mnt/kv && rm a/7 && mv a/8 a/eight && for n in $(seq 101 200); do echo "value $n" >a/$n; done'
 "$RIG" start 2 || fail "guest 2 does not start again"
 start_mirror
 wait_for in_sync 120

@@ -20,11 +20,12 @@ again='for i in $(seq 40); do'
 
 rig_up 2
 must 1 'ibv_devinfo -d rxe0 | grep PORT_ACTIVE'
-between "rping -s -a 10.77.0.2 -C 20 -V" "$again rping -c -a 10.77.0.2 -C 20 -V -v && exit 0; sleep 0.5; done; exit 1"
+between "rping -s -a 10.77.0.2 -C 20 -V" \
+	"$again rping -c -a 10.77.0.2 -C 20 -V -v && exit 0; sleep 0.5; done; exit 1"
 [ "$(grep -c '^ping data' "$tmp/client")" -eq 20 ] || fail "not 20 pings: $(cat "$tmp/client")"
 between "ib_write_lat -d rxe0 -s 1024 -n 500" \
 	"$again ib_write_lat -d rxe0 -s 1024 -n 500 10.77.0.2 && exit 0; sleep 0.5; done; exit 1"
-awk '$1 == 1024 { print "ib_write_lat, 1 KiB, between guests: median " $5 " us, mean " $6 " us" }' "$tmp/client"
+awk '$1 == 1024 { print "ib_write_lat, 1 KiB, between guests: median " $5 ", mean " $6 " us" }' "$tmp/client"
 "$RIG" net 1 loss 5% || fail "no loss"
 between "ibv_rc_pingpong -d rxe0 -g 1 -s 1024 -n 200" \
 	"$again ibv_rc_pingpong -d rxe0 -g 1 -s 1024 -n 200 10.77.0.2 && exit 0; sleep 0.5; done; exit 1"
