@@ -19,9 +19,10 @@ sys.dont_write_bytecode = True
 import frames  # noqa: E402
 import kernel  # noqa: E402
 import machine  # noqa: E402
-from util import RigError, die_with_parent, size  # noqa: E402
+from util import RigError, die_with, size  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+KEEPER = os.getpid()
 GRACE = 15            # seconds that a guest gets to end a command whose deadline has passed
 CLIENT_BUFFER = 64 << 20
 
@@ -53,7 +54,7 @@ class Guest:
         with open(self.dir + "/qemu.log", "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log,
-                preexec_fn=die_with_parent)
+                preexec_fn=lambda: die_with(KEEPER))
         self.process.stdin.write(b'{"execute": "qmp_capabilities"}\n')
         self.boots += 1
         ended = asyncio.create_task(self.watch(self.process))
@@ -240,7 +241,9 @@ class Rig:
         with open("hub/qemu.log", "ab") as log:
             hub = await asyncio.create_subprocess_exec(
                 *machine.network(len(self.guests), self.options["nics"]), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, preexec_fn=die_with_parent)
+                stdout=log, stderr=log, preexec_fn=lambda: die_with(KEEPER))
+        with open("keeper.pid", "w", encoding="ascii") as file:
+            file.write(str(KEEPER))
         server = await asyncio.start_unix_server(self.serve, "keeper")
         os.write(ready, b"ready\n")
         os.close(ready)

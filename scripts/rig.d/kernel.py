@@ -55,10 +55,14 @@ def fetch(cache):
     work = os.path.join(cache, "new")
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)
-    depends = output("apt-cache", "show", "--no-all-versions", META_PACKAGE).decode()
+    try:
+        depends = output("apt-cache", "show", "--no-all-versions", META_PACKAGE).decode()
+    except RigError:  # a machine without apt's lists
+        output("apt-get", "update", "-qq")
+        depends = output("apt-cache", "show", "--no-all-versions", META_PACKAGE).decode()
     found = re.search(r"^Depends: (linux-image-(\S+))", depends, re.M)
     if not found:
-        raise RigError("apt knows no package %s; run apt-get update" % META_PACKAGE)
+        raise RigError("package %s names no kernel" % META_PACKAGE)
     package, version = found.groups()
     output("apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", package, cwd=work)
     deb = glob.glob(os.path.join(work, "*.deb"))[0]

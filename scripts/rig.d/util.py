@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words that the rig's parts share."""
 import ctypes
+import os
 import re
 import signal
 
 PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -20,6 +22,8 @@ def size(text):
     return int(found[1]) * UNITS[found[2]]
 
 
-def die_with_parent():
-    """For preexec_fn: the kernel kills this process when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent):
+    """For preexec_fn: the kernel kills this process when `parent`, which started it, ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -4,7 +4,7 @@
 # device holds something; all of it there after the guest's power failed. And the arena on a device-DAX.
 # shellcheck source=tests/vm/pmem_functions.sh
 . "$(dirname "$0")/pmem_functions.sh"
-rig_up 64M,64M,128M,128M devdax
+rig_up 1 --nvdimm 64M,64M,128M,128M --pmem devdax
 
 guest <<'END'
 ls /dev/dax*

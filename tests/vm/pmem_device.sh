@@ -5,7 +5,7 @@
 # power failed.
 # shellcheck source=tests/vm/pmem_functions.sh
 . "$(dirname "$0")/pmem_functions.sh"
-rig_up 256M,256M fsdax
+rig_up 1 --nvdimm 256M,256M --pmem fsdax
 
 guest <<'END'
 "$KVFS" doctor >/tmp/doctor || true

@@ -5,7 +5,7 @@
 # host's.
 # shellcheck source=tests/vm/pmem_functions.sh
 . "$(dirname "$0")/pmem_functions.sh"
-rig_up 64M fsdax --far 256M
+rig_up 1 --nvdimm 64M --pmem fsdax --far 256M
 
 guest <<'END'
 "$KVFS" doctor >/tmp/doctor || true
