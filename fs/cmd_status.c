@@ -40,6 +40,10 @@ static void status_print_top(const json_t *j)
 	       label[0] ? "  " : "", label);
 	printf("role        %s, pid %llu%s%s\n", status_str(j, NULL, "role"),
 	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "", mountpoint);
+	if (status_u64(j, "requests", "rings"))
+		printf("requests    over io_uring, %llu rings\n", (unsigned long long)status_u64(j, "requests", "rings"));
+	else if (mountpoint[0])
+		printf("requests    over /dev/fuse; io_uring: %s\n", status_str(j, "requests", "no_rings_because"));
 	printf("position    epoch %llu, LSN %llu\n", (unsigned long long)status_u64(j, NULL, "epoch"),
 	       (unsigned long long)status_u64(j, NULL, "lsn"));
 }

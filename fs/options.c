@@ -56,6 +56,8 @@ static const struct option_def option_table[] = {
 	  "receive ring of the mirror (default: 64M)" },
 	{ "threads", KIND_UINT, BOTH, FIELD(threads), 1, 16, NULL, "N",
 	  "threads that serve requests (default: one a processor, 2 to 16)" },
+	{ "uring", KIND_CHOICE, BOTH, FIELD(uring), 0, 0, "auto|off", "auto|off",
+	  "take requests over io_uring where the kernel offers it (default: auto)" },
 	{ "xattr", KIND_FLAG, BOTH, FIELD(xattr), 0, 0, NULL, NULL,
 	  "extended attributes (each cached write then costs one more request)" },
 	{ "ro", KIND_FLAG, OPTIONS_MOUNT, FIELD(ro), 0, 0, NULL, NULL, "read-only" },

@@ -157,6 +157,14 @@ static json_t *status_digest(struct node *n)
 	return json_string(text);
 }
 
+/* How the kernel's requests come. */
+static json_t *status_requests(const struct fs *fs)
+{
+	const char *why = fs->rings_why;
+
+	return json_pack("{s:i, s:s}", "rings", (int)fs->ring_count, "no_rings_because", why ? why : "");
+}
+
 json_t *status_json(struct node *n, struct fs *fs, bool with_digest)
 {
 	uint64_t lsn = 0;
@@ -167,6 +175,8 @@ json_t *status_json(struct node *n, struct fs *fs, bool with_digest)
 			      JI(lsn), "volume", status_volume(n), "store", store, "log", status_log(n), "checkpoint",
 			      status_ckpt(n), "memory", status_memory(n), "recovery", status_recovery(n));
 
+	if (fs)
+		json_object_set_new(j, "requests", status_requests(fs));
 	if (n->commit) {
 		json_object_set_new(j, "commit", status_commit(n));
 		json_object_set_new(j, "mirrors", status_links(n));

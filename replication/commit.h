@@ -49,6 +49,7 @@ void commit_destroy(struct commit *c);
  * The reservation passes to the op (op->admitted_bytes) or goes back by commit_unadmit().
  */
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
+bool commit_is_roomy(const struct commit *c); /* room for several of the largest records, urgent or not */
 bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent); /* without waiting: false, no room */
 void commit_unadmit(struct commit *c, uint32_t bytes);
 

@@ -11,6 +11,9 @@
  * group is split. */
 #define COMMIT_ROOM_SLACK (2ULL * RECORD_BYTES_MAX)
 
+/* Several threads may each admit a record after one look. */
+#define COMMIT_ROOMY_BYTES (4ULL * RECORD_BYTES_MAX)
+
 void commit_room_init(struct commit *c)
 {
 	struct oplog_usage u;
@@ -49,6 +52,13 @@ bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent)
 		return true;
 	atomic_fetch_sub_explicit(&c->admitted, bytes, memory_order_relaxed);
 	return false;
+}
+
+bool commit_is_roomy(const struct commit *c)
+{
+	uint64_t admitted = atomic_load_explicit(&c->admitted, memory_order_relaxed);
+
+	return admitted + c->reserve + COMMIT_ROOMY_BYTES <= atomic_load_explicit(&c->room, memory_order_relaxed);
 }
 
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns)
