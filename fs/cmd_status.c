@@ -40,7 +40,8 @@ static void status_print_top(const json_t *j)
 	       label[0] ? "  " : "", label);
 	printf("role        %s, pid %llu%s%s\n", status_str(j, NULL, "role"),
 	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "", mountpoint);
-	printf("position    epoch %llu, LSN %llu\n", (unsigned long long)status_u64(j, NULL, "epoch"),
+	printf("position    epoch %llu.%llu, LSN %llu\n", (unsigned long long)status_u64(j, NULL, "epoch"),
+	       (unsigned long long)status_u64(j, NULL, "epoch_start"),
 	       (unsigned long long)status_u64(j, NULL, "lsn"));
 }
 
@@ -127,6 +128,7 @@ static void status_print_mirror(const json_t *j)
 		       status_str(m, NULL, "transport"), (unsigned long long)status_u64(m, NULL, "lanes"));
 	else
 		printf("primary     not connected");
+	printf(", %s", status_bool(m, NULL, "in_sync") ? "in sync" : "not in sync");
 	printf("; received LSN %llu, durable %llu, applied %llu",
 	       (unsigned long long)status_u64(m, NULL, "received_lsn"),
 	       (unsigned long long)status_u64(m, NULL, "durable_lsn"),

@@ -276,24 +276,7 @@ static int node_check_role(struct node *n, char *why)
 			 n->vol->path, n->vol->path);
 		return -EROFS;
 	}
-	return 0;
-}
-
-/* After recovery: writes of the old epoch, should its primary still live, are refused by every other mirror. */
-static int node_promote(struct node *n, char *why)
-{
-	int err;
-
-	if (n->opt->role != OPTIONS_MOUNT || !n->vol->super.is_mirror)
-		return 0;
-	n->epoch++;
-	n->vol->super.promised_epoch = n->epoch;
-	n->vol->super.is_mirror = false;
-	err = volume_write_super(n->vol);
-	if (err)
-		return node_fail(why, err, "the promotion cannot be recorded");
-	diag_info("%s is now the primary's volume, epoch %" PRIu64, n->vol->path, n->epoch);
-	return 0;
+	return mount && n->vol->super.is_mirror ? node_may_promote(&n->vol->super, n->opt->force, why) : 0;
 }
 
 static void node_init_locks(struct node *n)
@@ -301,6 +284,7 @@ static void node_init_locks(struct node *n)
 	pthread_rwlock_init(&n->store_swap, NULL);
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_mutex_init(&n->ckpt_busy, NULL);
+	pthread_mutex_init(&n->super_lock, NULL);
 	thread_cond_init(&n->changed);
 }
 
@@ -341,8 +325,8 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 		err = node_open_memory(n, why);
 	if (!err)
 		err = node_recover(n, media, why);
-	if (!err)
-		err = node_promote(n, why);
+	if (!err && n->opt->role == OPTIONS_MOUNT)
+		err = node_begin_epoch(n, n->vol->super.is_mirror, why);
 	if (!err && (err = node_ckpt_start(n)) != 0)
 		node_fail(why, err, "cannot start the checkpoint thread");
 	if (err) {
@@ -367,6 +351,7 @@ void node_close(struct node *n)
 	region_pool_destroy(n->regions);
 	volume_close(n->vol);
 	pthread_cond_destroy(&n->changed);
+	pthread_mutex_destroy(&n->super_lock);
 	pthread_mutex_destroy(&n->ckpt_busy);
 	pthread_mutex_destroy(&n->lock);
 	pthread_rwlock_destroy(&n->store_swap);

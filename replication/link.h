@@ -33,6 +33,7 @@ struct primary {
 	struct oplog *log;
 	struct ckpt *ckpt;
 	struct primary_config cfg;
+	struct epochs epochs;   /* constant */
 	struct link *links;
 	atomic_bool stopping;
 
@@ -84,6 +85,7 @@ struct link {
 	struct commit_link *commit_link;
 	struct handshake_welcome welcome;
 	bool in_sync, joining;
+	bool told_sync;         /* what the mirror was last told of in_sync */
 	uint64_t last_heard_ns, last_beat_ns;
 	uint64_t beats_sent, beats_seen;
 	struct ack last_ack;
@@ -128,6 +130,8 @@ int link_send_pump(struct link *l);
 extern const struct commit_link_ops link_commit_ops;
 /* A notice without bytes, on the next lane. False: no credit just now. */
 bool link_send_notice(struct link *l, uint32_t imm);
+/* The same for what the mirror is told of its being in sync: always on one lane, so that it stays in order. */
+bool link_send_sync(struct link *l, bool in_sync);
 /* Whether the pump has anything to do; a look without the lock. */
 bool link_send_wanted(const struct link *l);
 /* How long the mirror has owed us something. The first two are ages of samples, at least half of the
@@ -144,7 +148,7 @@ bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */
 struct oplog;
-int resync_needed(struct link *l, bool *ret_needed);
+bool resync_needed(struct link *l);
 int resync_send(struct link *l, int fd);
 
 #endif

@@ -75,6 +75,22 @@ static int mirror_rx_check(struct mirror *m, uint64_t off, struct record *ret_r,
 	return 0;
 }
 
+/* Where the history says that an epoch begins it does. */
+static int mirror_check_new_epoch(struct mirror *m, const struct record *r)
+{
+	char theirs[EPOCH_TEXT_BYTES], ours[EPOCH_TEXT_BYTES];
+	struct epochs_entry e;
+
+	epoch_format(r->epoch, theirs);
+	if (r->epoch < m->run_epoch)
+		return mirror_fail(m, -EPROTO, "record %llu is of epoch %s, after one of %s",
+				   (unsigned long long)r->lsn, theirs, epoch_format(m->run_epoch, ours));
+	if (epochs_at(&m->epochs, r->lsn, &e) && e.epoch != r->epoch)
+		return mirror_fail(m, -EPROTO, "record %llu is of epoch %s, by the primary's history of %s",
+				   (unsigned long long)r->lsn, theirs, epoch_format(e.epoch, ours));
+	return 0;
+}
+
 /* The record of received_lsn + 1, already at records[count], joins the run. */
 static int mirror_run_add(struct mirror *m, uint64_t off, size_t bytes)
 {
@@ -87,10 +103,12 @@ static int mirror_run_add(struct mirror *m, uint64_t off, size_t bytes)
 	if (off != (skip ? 0 : at))
 		return mirror_fail(m, -EPROTO, "record %llu is not where it belongs in the ring",
 				   (unsigned long long)r->lsn);
-	if (r->epoch < m->run_epoch)
-		return mirror_fail(m, -EPROTO, "record %llu is of epoch %llu, after one of %llu",
-				   (unsigned long long)r->lsn, (unsigned long long)r->epoch,
-				   (unsigned long long)m->run_epoch);
+	if (r->epoch != m->run_epoch) {
+		int err = mirror_check_new_epoch(m, r);
+
+		if (err)
+			return err;
+	}
 	if (run->count == 0)
 		run->first_lsn = r->lsn;
 	run->iov[run->count] = (struct iovec){ m->ring + off, bytes };

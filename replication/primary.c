@@ -50,6 +50,8 @@ int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt, const
 	p->log = log;
 	p->ckpt = ckpt;
 	p->cfg = *cfg;
+	p->epochs = *cfg->epochs;
+	p->cfg.epochs = &p->epochs;
 	pthread_mutex_init(&p->lock, NULL);
 	thread_cond_init(&p->changed);
 	p->links = calloc(cfg->mirror_count ? cfg->mirror_count : 1, sizeof(*p->links));

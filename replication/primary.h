@@ -11,6 +11,7 @@
  * differ only in where the bytes come from.
  */
 #include "log/ckpt.h"
+#include "log/epoch.h"
 #include "log/oplog.h"
 #include "replication/addr.h"
 #include "replication/commit.h"
@@ -25,6 +26,7 @@ struct primary_config {
 	uint8_t key[32];
 	uint32_t node_id;
 	uint64_t epoch;
+	const struct epochs *epochs; /* the history of the log, this epoch the last of it; copied */
 	uint64_t arena_bytes;        /* a mirror with a smaller arena is refused */
 	unsigned lanes, poll_us;
 	uint64_t timeout_ns;         /* a live mirror silent for half of it falls out */
@@ -33,6 +35,10 @@ struct primary_config {
 	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */
 	/* Makes a fresh checkpoint if the newest is not reached by the log; blocks. For resync. */
 	int (*checkpoint)(void *ctx);
+	/* Durably: nothing is acknowledged without the mirror of that node; or, in false, before the first
+	 * acknowledgement without it. Links' threads, one after the other or not. After an error of the latter no
+	 * write is acknowledged any more. May be NULL. */
+	int (*note_sync)(void *ctx, uint32_t node_id, bool in);
 	void *ctx;
 };
 

@@ -46,6 +46,10 @@ struct rig_node {
 	uint64_t last_lsn;                 /* lock */
 	uint64_t epoch;
 	uint64_t promised;                 /* kv-mirror's */
+	uint32_t promised_node;
+	struct epochs epochs;              /* kv-mirror's, or the primary's */
+	_Atomic uint64_t sync_epoch;       /* a mirror's */
+	_Atomic unsigned noted_in, noted_out; /* a primary's */
 	_Atomic unsigned checkpoints, resyncs, keeps;
 	uint64_t kept_after, kept_last, kept_epoch; /* of the last keep */
 	atomic_bool want_checkpoint;
@@ -69,7 +73,7 @@ static inline void rig_node_open(struct rig_node *n, const char *dir, const char
 	ck_assert_int_eq(mkdir(n->path, 0700), 0);
 	n->dirfd = open(n->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	n->node_id = node_id;
-	n->epoch = n->promised = 1;
+	n->epoch = epoch_make(1, 1);
 	pthread_mutex_init(&n->lock, NULL);
 	memcpy(cfg.uuid, rig_uuid, 16);
 	ck_assert_int_eq(oplog_create(&logdev_pmemlog_ops, n->dirfd, RIG_LOG_BYTES), 0);
@@ -205,12 +209,22 @@ static inline int rig_resync_install(void *ctx, uint64_t *ret_lsn)
 	return err;
 }
 
-static inline int rig_promise(void *ctx, uint64_t epoch)
+static inline int rig_promise(void *ctx, uint64_t epoch, uint32_t node)
 {
 	struct rig_node *n = ctx;
 
-	ck_assert_uint_gt(epoch, n->promised);
+	ck_assert_uint_ge(epoch, n->promised);
 	n->promised = epoch;
+	n->promised_node = node;
+	return 0;
+}
+
+static inline int rig_note_state(void *ctx, const struct epochs *epochs, uint64_t sync_epoch)
+{
+	struct rig_node *n = ctx;
+
+	n->epochs = *epochs;
+	n->sync_epoch = sync_epoch;
 	return 0;
 }
 
@@ -221,6 +235,7 @@ static const struct mirror_ops rig_mirror_ops = {
 	.resync_begin = rig_resync_begin,
 	.resync_install = rig_resync_install,
 	.promise_epoch = rig_promise,
+	.note_state = rig_note_state,
 };
 
 static inline struct mirror_config rig_mirror_config(struct rig_node *n)
@@ -228,6 +243,9 @@ static inline struct mirror_config rig_mirror_config(struct rig_node *n)
 	struct mirror_config cfg = {
 		.node_id = n->node_id,
 		.promised_epoch = n->promised,
+		.promised_node = n->promised_node,
+		.sync_epoch = n->sync_epoch,
+		.epochs = &n->epochs,
 		.last_lsn = n->last_lsn,
 		.arena_bytes = 1 << 30,
 		.ring_bytes = 4 << 20,
@@ -276,18 +294,29 @@ static inline void rig_want(void *ctx)
 	n->want_checkpoint = true;
 }
 
+static inline int rig_note_sync(void *ctx, uint32_t node_id, bool in)
+{
+	struct rig_node *n = ctx;
+
+	(void)node_id;
+	(*(in ? &n->noted_in : &n->noted_out))++;
+	return 0;
+}
+
 static inline struct primary_config rig_primary_config(struct rig_node *n, const struct addr *mirrors,
 							unsigned count, unsigned lanes)
 {
 	struct primary_config cfg = {
 		.node_id = n->node_id,
 		.epoch = n->epoch,
+		.epochs = &n->epochs,
 		.arena_bytes = 1 << 30,
 		.lanes = lanes,
 		.timeout_ns = RIG_TIMEOUT_NS,
 		.mirrors = mirrors,
 		.mirror_count = count,
 		.checkpoint = rig_checkpoint,
+		.note_sync = rig_note_sync,
 		.ctx = n,
 	};
 
@@ -309,6 +338,7 @@ static inline void rig_commit_start(struct rig_node *n, enum commit_protocol pro
 		.ctx = n,
 	};
 
+	ck_assert_int_eq(epochs_begin(&n->epochs, n->epoch, cfg.next_lsn, n->node_id), 0);
 	ck_assert_int_eq(commit_create(n->log, &cfg, &n->commit), 0);
 }
 

@@ -103,9 +103,9 @@ START_TEST(rejected_checkpoint_is_no_base)
 
 	volume_make(OPTIONS_MOUNT);
 	n = node_start();
-	put_many(n, 5, 1);
+	put_many(n, 5, n->epoch);
 	ck_assert_int_eq(node_ckpt_run(n), 0);
-	put_many(n, 5, 1);
+	put_many(n, 5, n->epoch);
 	bad_checkpoint(n);
 	node_close(n);
 
@@ -113,7 +113,7 @@ START_TEST(rejected_checkpoint_is_no_base)
 	number = n->recovered.ckpt_number;
 	ck_assert_uint_eq(n->recovered.ckpt_lsn, 5);
 	ck_assert_uint_eq(n->recovered.replayed, 5);
-	put_many(n, 5, 1);
+	put_many(n, 5, n->epoch);
 	ck_assert_int_eq(node_ckpt_run(n), 0);
 	node_close(n);
 
@@ -253,6 +253,129 @@ START_TEST(checkpoint_at_an_epoch_change)
 }
 END_TEST
 
+static struct volume_super super_on_media(void)
+{
+	struct volume_super s;
+	const char *why = "";
+	struct volume *v;
+
+	ck_assert_int_eq(volume_open(volume.path, true, &v, &why), 0);
+	s = v->super;
+	volume_close(v);
+	return s;
+}
+
+/* Each start of a primary has an epoch of its own, on media before its first record. */
+START_TEST(each_start_is_an_epoch)
+{
+	struct volume_super s;
+	struct node *n;
+
+	volume_make(OPTIONS_MOUNT);
+	for (uint64_t i = 1; i <= 5; i++) {
+		n = node_start();
+		ck_assert_uint_eq(n->epoch, epoch_make(1, i));
+		s = super_on_media();
+		ck_assert_uint_eq(s.promised_epoch, n->epoch);
+		ck_assert_uint_eq(s.promised_node, s.node_id);
+		if (i != 3) /* one that writes nothing leaves no trace in the history */
+			put_many(n, 10, n->epoch);
+		if (i == 2)
+			ck_assert_int_eq(node_ckpt_run(n), 0);
+		node_close(n);
+	}
+	s = super_on_media();
+	ck_assert_uint_eq(s.epochs.count, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert_uint_eq(s.epochs.entry[i].epoch, epoch_make(1, i < 2 ? i + 1 : i + 2));
+		ck_assert_uint_eq(s.epochs.entry[i].first_lsn, 10 * i + 1);
+		ck_assert_uint_eq(s.epochs.entry[i].node_id, 1);
+	}
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+static int try_promote(bool force, char why[NODE_WHY_BYTES])
+{
+	struct node *n = NULL;
+	int err;
+
+	options_init(&volume.opt, OPTIONS_MOUNT);
+	volume.opt.arena_bytes = 64 << 20;
+	volume.opt.mr_cache_bytes = 0;
+	volume.opt.inodes_max = 4096;
+	volume.opt.min_mirrors = 0;
+	volume.opt.promote = true;
+	volume.opt.force = force;
+	crash_volume_restart(&volume, UINT_MAX);
+	err = node_open(&volume.opt, volume.path, &volume.media, &n, why);
+	node_close(n);
+	return err;
+}
+
+/* _i: 0 never told that it is in sync, 1 in sync once and now being caught up, 2 in sync. */
+START_TEST(promotion_asks_whether_in_sync)
+{
+	const uint64_t epoch = epoch_make(1, 7);
+	struct epochs epochs = { .count = 1, .entry = { { epoch, 1, 77 } } };
+	char why[NODE_WHY_BYTES] = "";
+	struct volume_super s;
+	struct node *n;
+	bool in_sync = _i == 2;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	ck_assert_int_eq(node_mirror_ops.promise_epoch(n, epoch, 77), 0);
+	ck_assert_int_eq(node_mirror_ops.note_state(n, &epochs, 0), 0);
+	put_many(n, 5, epoch);
+	if (_i)
+		ck_assert_int_eq(node_mirror_ops.note_state(n, &epochs, epoch), 0);
+	if (_i == 1)
+		ck_assert_int_eq(node_mirror_ops.note_state(n, &epochs, 0), 0);
+	node_close(n);
+	if (!in_sync) {
+		ck_assert_int_eq(try_promote(false, why), -ESTALE);
+		ck_assert_msg(strstr(why, "not in sync") && strstr(why, "promote,force"), "%s", why);
+		s = super_on_media();
+		ck_assert(s.is_mirror && s.promised_epoch == epoch); /* nothing was changed */
+	}
+	ck_assert_msg(try_promote(!in_sync, why) == 0, "%s", why);
+	s = super_on_media();
+	ck_assert(!s.is_mirror);
+	ck_assert_uint_eq(s.promised_epoch, epoch_make(2, 1));
+	ck_assert_uint_eq(s.promised_node, s.node_id);
+	ck_assert_uint_eq(s.sync_epoch, 0);
+	ck_assert_uint_eq(s.epochs.count, 2);
+	ck_assert_uint_eq(s.epochs.entry[1].first_lsn, 6);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+START_TEST(set_in_sync_is_on_media)
+{
+	struct volume_super s;
+	struct node *n;
+
+	volume_make(OPTIONS_MOUNT);
+	n = node_start();
+	for (uint32_t i = 1; i <= VOLUME_SYNC_MAX + 1; i++)
+		ck_assert_int_eq(node_note_sync(n, 100 + i, true), 0);
+	ck_assert_uint_eq(super_on_media().sync_count, VOLUME_SYNC_MAX);
+	for (uint32_t i = 1; i <= VOLUME_SYNC_MAX; i++)
+		if (i != 5)
+			ck_assert_int_eq(node_note_sync(n, 100 + i, false), 0);
+	ck_assert_int_eq(node_note_sync(n, 105, true), 0);
+	s = super_on_media();
+	ck_assert_uint_eq(s.sync_count, 1);
+	ck_assert_uint_eq(s.sync_nodes[0], 105);
+	node_close(n);
+	n = node_start(); /* nothing is acknowledged with it until it is in sync again */
+	ck_assert_uint_eq(super_on_media().sync_count, 0);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
 /* All of a file in the volume; the caller frees it. */
 static uint8_t *read_file(const char *name, size_t *ret_len)
 {
@@ -296,14 +419,14 @@ START_TEST(keeps_what_a_resync_removes)
 	node_mirror_ops.want_checkpoint(n, 1); /* on to the other pool */
 	put_many(n, 5, 2);
 	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 0, 10, 2), 0);
-	check_cut("cut-2-1-10", 1, 10);
+	check_cut("cut-0.2-1-10", 1, 10);
 	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 7, 10, 2), 0);
 	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 7, 10, 2), 0);
-	check_cut("cut-2-8-10", 8, 10);
+	check_cut("cut-0.2-8-10", 8, 10);
 	/* what can't be kept is said, and nothing is left under a name */
 	ck_assert_int_eq(mkdirat(volume.dirfd, "cut.tmp", 0700), 0);
 	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 8, 10, 2), -EISDIR);
-	ck_assert_int_ne(faccessat(volume.dirfd, "cut-2-9-10", F_OK, 0), 0);
+	ck_assert_int_ne(faccessat(volume.dirfd, "cut-0.2-9-10", F_OK, 0), 0);
 	node_close(n);
 	crash_volume_remove(&volume);
 }
@@ -319,6 +442,9 @@ int main(void)
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
 	tcase_add_test(t, keeps_what_a_resync_removes);
+	tcase_add_test(t, each_start_is_an_epoch);
+	tcase_add_loop_test(t, promotion_asks_whether_in_sync, 0, 3);
+	tcase_add_test(t, set_in_sync_is_on_media);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }
