@@ -47,7 +47,8 @@ int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...)
 	if (first && m->ops->failed)
 		m->ops->failed(m->ctx, why);
 	if (first)
-		m->ops->note_state(m->ctx, &m->epochs, 0); /* it follows no more: not to be promoted unasked */
+		m->ops->note_state(m->ctx, &m->epochs,
+				   0); /* it follows no more: not to be promoted unasked */
 	return err;
 }
 
@@ -56,7 +57,8 @@ int mirror_note_state(struct mirror *m, const struct epochs *epochs, bool in_syn
 	int err = m->ops->note_state(m->ctx, epochs, in_sync ? m->epoch : 0);
 
 	if (err)
-		return mirror_fail(m, err, "cannot store whether this mirror is in sync: %s", strerror(-err));
+		return mirror_fail(m, err, "cannot store whether this mirror is in sync: %s",
+				   strerror(-err));
 	if (epochs != &m->epochs)
 		m->epochs = *epochs;
 	pthread_mutex_lock(&m->lock);
@@ -110,7 +112,7 @@ static int mirror_init(struct mirror *m)
 	atomic_store(&m->seen_durable, m->cfg.last_lsn);
 	atomic_store(&m->seen_applied, m->cfg.last_lsn);
 	m->slots = calloc(REPL_WINDOW_RECORDS, sizeof(*m->slots));
-	m->run.copies = malloc(MIRROR_COPY_BYTES + MIRROR_COPY_RECORD_MAX);
+	m->run.copies = malloc(MIRROR_COPY_CAPACITY);
 	if (!m->slots || !m->run.copies)
 		return -ENOMEM;
 	m->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

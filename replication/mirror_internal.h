@@ -24,9 +24,11 @@
 #define MIRROR_LISTEN_MAX 8
 #define MIRROR_RUN_RECORDS 512
 #define MIRROR_ERROR_BYTES 200
-/* Records up to this size leave the ring before they are checked, into this much memory a run. */
-#define MIRROR_COPY_RECORD_MAX (72U << 10) /* 64 KiB of data with its head */
+/* Records leave the ring before they are checked: as long as a run has not taken this much memory
+ * it is open. */
 #define MIRROR_COPY_BYTES (4U << 20)
+/* The last of a run begins below that; behind it there is room to check one that may not join. */
+#define MIRROR_COPY_CAPACITY (MIRROR_COPY_BYTES + 2 * (RECORD_BYTES_MAX + TRANSPORT_IMM_UNIT))
 #define MIRROR_RING_BYTES_DEFAULT (64ULL << 20)
 
 /* A caller that has proved the key, on its way from kv-listen to kv-mirror. */
@@ -44,9 +46,9 @@ struct mirror_slot {
 	uint32_t bytes;
 };
 
-/* Records in LSN order, not yet in the log: small ones in copies, large ones in the ring. */
+/* Records in LSN order, not yet in the log. */
 struct mirror_run {
-	uint8_t *copies;   /* MIRROR_COPY_BYTES, and MIRROR_COPY_RECORD_MAX for one that may not join */
+	uint8_t *copies;   /* MIRROR_COPY_CAPACITY */
 	size_t copied;     /* taken by this run's records */
 	unsigned count;
 	uint64_t first_lsn;
@@ -126,7 +128,8 @@ int mirror_fail(struct mirror *m, int err, const char *fmt, ...);
 __attribute__((format(printf, 3, 4)))
 int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...);
 
-/* Durably in sync or not; our log goes on in this history. -errno with last_error set. kv-mirror only. */
+/* Durably in sync or not; our log goes on in this history. -errno with last_error set. kv-mirror
+ * only. */
 int mirror_note_state(struct mirror *m, const struct epochs *epochs, bool in_sync);
 
 /* mirror_listen.c */

@@ -27,10 +27,13 @@
 #include <unistd.h>
 
 #define RIG_RECORDS_MAX 40000
-#define RIG_DATA_MAX 6000
 #define RIG_LOG_BYTES (16ULL << 20)
 #define RIG_TIMEOUT_NS (4 * NSEC_PER_SEC)
 #define RIG_WAIT_NS (20 * NSEC_PER_SEC)
+
+static size_t rig_data_max = 6000; /* bytes of a large record, of which each seventh is one */
+
+static bool rig_admits; /* writers ask for log room first, as fs/ does */
 
 static const uint8_t rig_uuid[16] = "volume of test 1";
 static const uint8_t rig_key[32] = "the key of volume of test number";
@@ -354,9 +357,9 @@ static inline void rig_primary_stop(struct rig_node *n)
 struct rig_op {
 	struct op op;
 	uint8_t head[256];
-	uint8_t data[RIG_DATA_MAX];
 	_Atomic unsigned *done, *failed;
 	_Atomic unsigned *freed;
+	uint8_t data[];
 };
 
 static inline void rig_op_complete(struct op *op, int err)
@@ -382,7 +385,7 @@ static const struct op_ops rig_op_ops = { .complete = rig_op_complete, .release 
 static inline size_t rig_data(uint64_t lsn, uint64_t seed, uint8_t *out)
 {
 	uint64_t x = (lsn + seed * 1000003) * 0x9E3779B97F4A7C15ULL;
-	size_t len = lsn % 7 == 0 ? x % RIG_DATA_MAX : x % 200;
+	size_t len = lsn % 7 == 0 ? x % rig_data_max : x % 200;
 
 	for (size_t i = 0; i < len; i++)
 		out[i] = (uint8_t)(x >> (i % 8 * 8)) ^ (uint8_t)i;
@@ -392,10 +395,16 @@ static inline size_t rig_data(uint64_t lsn, uint64_t seed, uint8_t *out)
 static inline void rig_write(struct rig_node *n, uint64_t seed, _Atomic unsigned *done,
 			     _Atomic unsigned *failed, _Atomic unsigned *freed)
 {
-	struct rig_op *r = calloc(1, sizeof(*r));
+	struct rig_op *r = calloc(1, sizeof(*r) + rig_data_max);
 	struct record rec = { .opcode = RECORD_WRITE, .ino = 2, .gen = 1 };
 	uint32_t crc;
 
+	if (rig_admits) { /* about what a record takes */
+		r->op.admitted_bytes = (uint32_t)(200 + rig_data_max / 14);
+		ck_assert_int_eq(commit_admit(n->commit, r->op.admitted_bytes, false,
+					      clock_mono_ns() + RIG_WAIT_NS),
+				 0);
+	}
 	r->done = done;
 	r->failed = failed;
 	r->freed = freed;
