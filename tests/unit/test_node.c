@@ -2,6 +2,7 @@
 /* A node without FUSE and without a peer: which state it recovers, and a mirror's hooks called as kv-mirror does. */
 #include "tests/unit/node_crash.h"
 
+#include "common/crc32c.h"
 #include "common/io.h"
 #include "tests/unit/unit_main.h"
 
@@ -335,7 +336,8 @@ START_TEST(promotion_asks_whether_in_sync)
 	node_close(n);
 	if (!in_sync) {
 		ck_assert_int_eq(try_promote(false, why), -ESTALE);
-		ck_assert_msg(strstr(why, "not in sync") && strstr(why, "promote,force"), "%s", why);
+		ck_assert_msg(strstr(why, "not in sync") && strstr(why, "promote,force"), "%s",
+			      why);
 		s = super_on_media();
 		ck_assert(s.is_mirror && s.promised_epoch == epoch); /* nothing was changed */
 	}
@@ -371,6 +373,101 @@ START_TEST(set_in_sync_is_on_media)
 	node_close(n);
 	n = node_start(); /* nothing is acknowledged with it until it is in sync again */
 	ck_assert_uint_eq(super_on_media().sync_count, 0);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+static uint8_t bytes[VALUE_CHUNK_BYTES];
+
+/* One WRITE, applied and then logged, as a full arena allows. 0 or -ENOSPC; with a checkpoint when
+ * the log is full. */
+static int put_bytes(struct node *n, uint64_t ino, uint64_t offset, uint32_t len, uint64_t *ckpts)
+{
+	uint8_t head[RECORD_HEAD_MAX];
+	struct record r = { .opcode = RECORD_WRITE,
+			    .ino = ino,
+			    .gen = 1,
+			    .timestamp_ns = 1000,
+			    .lsn = node_lsn(n) + 1,
+			    .epoch = n->epoch,
+			    .data = bytes,
+			    .data_len = len };
+	struct iovec iov[2] = { { .iov_base = head }, { bytes, len } };
+	int err;
+
+	memset(bytes, (int)(r.lsn % 251) + 1, sizeof(bytes));
+	r.u.write.offset = offset;
+	iov[0].iov_len = record_head_bytes(&r);
+	record_encode_head(&r, head);
+	record_seal(head, iov[0].iov_len, r.lsn, r.epoch, crc32c(0, bytes, len), len);
+	err = node_apply(n, &r);
+	if (err)
+		return err;
+	err = oplog_append(n->log, iov, 2, r.lsn, 1, true);
+	if (err == -ENOSPC) {
+		ck_assert_int_eq(oplog_switch(n->log, n->epoch), 0);
+		ck_assert_int_eq(oplog_append(n->log, iov, 2, r.lsn, 1, true), 0);
+		ck_assert_int_eq(node_ckpt_run(n), 0);
+		(*ckpts)++;
+		err = 0;
+	}
+	ck_assert_int_eq(err, 0);
+	return 0;
+}
+
+#define FULL_FILES 24
+
+static void digest_of(struct node *n, uint8_t out[16])
+{
+	store_digest(n->store, out);
+}
+
+/*
+ * Filled to the last slot with values of all sizes, in an order that depends on _i, then written
+ * over in place, as far as that goes. Whatever fitted while it ran must fit the next time, with the
+ * same arena; and what is free then is no more than the arena.
+ */
+START_TEST(full_arena_recovers)
+{
+	uint64_t inos[FULL_FILES], ckpts = 0, seed = (uint64_t)_i * 7919 + 1;
+	uint64_t size[FULL_FILES] = { 0 };
+	uint8_t before[16], after[16];
+	unsigned refused = 0;
+	struct node *n;
+
+	volume_make(OPTIONS_MOUNT);
+	volume.opt.arena_bytes = 32 << 20;
+	n = node_start();
+	for (unsigned i = 0; i < FULL_FILES; i++) {
+		inos[i] = 2 + i;
+		put(n, n->epoch);
+	}
+	while (refused < 200) {
+		unsigned f;
+		uint32_t len;
+
+		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+		f = (unsigned)(seed >> 33) % FULL_FILES;
+		len = _i % 2 && f < 20 ? 100U + (uint32_t)(seed >> 40) % 60000 : VALUE_CHUNK_BYTES;
+		if (put_bytes(n, inos[f], size[f], len, &ckpts) == 0)
+			size[f] += len;
+		else
+			refused++;
+	}
+	ck_assert_uint_gt(ckpts, 10);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned f = 0; f < FULL_FILES; f++)
+			for (uint64_t at = 0; at + VALUE_CHUNK_BYTES <= size[f];
+			     at += VALUE_CHUNK_BYTES)
+				put_bytes(n, inos[f], at, VALUE_CHUNK_BYTES, &ckpts);
+		digest_of(n, before);
+		node_close(n);
+		n = node_start();
+		digest_of(n, after);
+		ck_assert_mem_eq(before, after, sizeof(after));
+		ck_assert_uint_le(slab_available_bytes(n->slab), 32 << 20);
+	}
 	node_close(n);
 	crash_volume_remove(&volume);
 }
@@ -442,6 +539,7 @@ int main(void)
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
 	tcase_add_test(t, keeps_what_a_resync_removes);
+	tcase_add_loop_test(t, full_arena_recovers, 0, 6);
 	tcase_add_test(t, each_start_is_an_epoch);
 	tcase_add_loop_test(t, promotion_asks_whether_in_sync, 0, 3);
 	tcase_add_test(t, set_in_sync_is_on_media);
