@@ -40,7 +40,8 @@ static void status_print_top(const json_t *j)
 	       label[0] ? "  " : "", label);
 	printf("role        %s, pid %llu%s%s\n", status_str(j, NULL, "role"),
 	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "", mountpoint);
-	printf("position    epoch %llu.%llu, LSN %llu\n", (unsigned long long)status_u64(j, NULL, "epoch"),
+	printf("position    epoch %llu.%llu, LSN %llu\n",
+	       (unsigned long long)status_u64(j, NULL, "epoch"),
 	       (unsigned long long)status_u64(j, NULL, "epoch_start"),
 	       (unsigned long long)status_u64(j, NULL, "lsn"));
 }
@@ -96,6 +97,12 @@ static void status_print_link(const json_t *l)
 		printf(", resync %s of %s at %s/s", units_format_size(status_u64(l, NULL, "resync_done_bytes"), a),
 		       units_format_size(status_u64(l, NULL, "resync_total_bytes"), b),
 		       units_format_size(status_u64(l, NULL, "resync_rate_bytes"), c));
+	if (status_u64(l, NULL, "held_from_lsn"))
+		printf(", the log is held for it from LSN %llu",
+		       (unsigned long long)status_u64(l, NULL, "held_from_lsn"));
+	if (status_u64(l, NULL, "pace_bytes"))
+		printf(", writers slowed to %s/s for it",
+		       units_format_size(status_u64(l, NULL, "pace_bytes"), a));
 	if (status_str(l, NULL, "last_error")[0] && strcmp(status_str(l, NULL, "state"), "live") != 0)
 		printf(", last error: %s", status_str(l, NULL, "last_error"));
 	printf("\n");

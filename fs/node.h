@@ -48,9 +48,11 @@ struct node {
 	struct primary *primary;     /* NULL without mirrors */
 	struct mirror *mirror;
 	struct view *view;           /* set before the mirror starts */
-	_Atomic uint64_t epoch;      /* TERM.START (log/epoch.h); primary: constant; mirror: of the last record applied */
+	_Atomic uint64_t epoch; /* TERM.START (log/epoch.h); primary: constant; mirror: of the last
+				   record applied */
 	uint64_t arena_bytes, inodes_max;
-	pthread_mutex_t super_lock;  /* primary: writers of the superblock's in-sync set; a leaf, held over the write */
+	pthread_mutex_t super_lock;  /* primary: writers of the superblock's in-sync set; a leaf,
+					held over the write */
 	pthread_rwlock_t store_swap; /* mirror: readers of the view, against resync */
 
 	/* Checkpoint thread. lock protects what follows, changed is broadcast on each change. */
@@ -107,14 +109,14 @@ int node_ckpt_run(struct node *n);
 int node_forget(struct node *n);
 
 /*
- * Whether the mirror's volume may become a primary's, on what stands in its superblock: -ESTALE with why filled when
- * it was not in sync and force is false, -EUCLEAN in a resync (no force helps there). The state of a volume that no
- * daemon serves, or of a running mirror's own.
+ * Whether the mirror's volume may become a primary's, on what stands in its superblock: -ESTALE
+ * with why filled when it was not in sync and force is false, -EUCLEAN in a resync (no force helps
+ * there). The state of a volume that no daemon serves, or of a running mirror's own.
  */
 int node_may_promote(const struct volume_super *s, bool force, char why[NODE_WHY_BYTES]);
 
-/* Begins the next epoch of the primary, of the next term with promote, durably: before the first record. The store
- * holds what the log holds. -EIO, -ENOSPC: not begun. */
+/* Begins the next epoch of the primary, of the next term with promote, durably: before the first
+ * record. The store holds what the log holds. -EIO, -ENOSPC: not begun. */
 int node_begin_epoch(struct node *n, bool promote, char why[NODE_WHY_BYTES]);
 
 /* primary_config.note_sync */

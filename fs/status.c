@@ -75,7 +75,7 @@ static json_t *status_memory(struct node *n)
 
 	region_pool_stats(n->regions, &r);
 	slab_stats(n->slab, &s);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "arena_bytes", JI(r.arena_bytes),
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "arena_bytes", JI(n->arena_bytes),
 			 "region_used_bytes", JI(r.used_bytes), "region_ready_bytes", JI(r.ready_bytes),
 			 "region_reserve_bytes", JI(r.reserve_bytes), "region_hits", JI(r.hits), "region_misses",
 			 JI(r.misses), "value_used_bytes", JI(s.used_bytes), "free_slot_bytes", JI(s.free_slot_bytes),
@@ -112,13 +112,14 @@ static json_t *status_commit(struct node *n)
 
 static json_t *status_link(const struct link_stats *s)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I}",
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I}",
 			 "addr", s->addr, "transport", s->transport, "state", link_state_name(s->state), "last_error",
 			 s->last_error, "acked_lsn", JI(s->acked_lsn), "applied_lsn", JI(s->applied_lsn), "sent_lsn",
 			 JI(s->sent_lsn), "lag_records", JI(s->lag_records), "lag_bytes", JI(s->lag_bytes), "sent_bytes",
 			 JI(s->sent_bytes), "sent_records", JI(s->sent_records), "reconnects", JI(s->reconnects),
 			 "from_log_records", JI(s->from_log_records), "resync_done_bytes", JI(s->resync_done_bytes),
 			 "resync_total_bytes", JI(s->resync_total_bytes), "resync_rate_bytes", JI(s->resync_rate_bytes),
+			 "held_from_lsn", JI(s->held_from_lsn), "pace_bytes", JI(s->pace_bytes),
 			 "lanes", (int)s->lanes, "lanes_down", (int)s->lanes_down, "rtt_ns", JI(s->rtt_ns));
 }
 

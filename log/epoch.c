@@ -23,7 +23,8 @@ uint64_t epoch_next(uint64_t epoch, bool promoted)
 
 char *epoch_format(uint64_t epoch, char out[EPOCH_TEXT_BYTES])
 {
-	snprintf(out, EPOCH_TEXT_BYTES, "%" PRIu64 ".%" PRIu64, epoch_term(epoch), epoch_start(epoch));
+	snprintf(out, EPOCH_TEXT_BYTES, "%" PRIu64 ".%" PRIu64, epoch_term(epoch),
+		 epoch_start(epoch));
 	return out;
 }
 
@@ -43,7 +44,8 @@ int epochs_begin(struct epochs *t, uint64_t epoch, uint64_t first_lsn, uint32_t 
 		t->count--;
 		memmove(&t->entry[0], &t->entry[1], t->count * sizeof(t->entry[0]));
 	}
-	t->entry[t->count++] = (struct epochs_entry){ .epoch = epoch, .first_lsn = first_lsn, .node_id = node_id };
+	t->entry[t->count++] =
+	    (struct epochs_entry){ .epoch = epoch, .first_lsn = first_lsn, .node_id = node_id };
 	return 0;
 }
 
@@ -59,21 +61,25 @@ bool epochs_at(const struct epochs *t, uint64_t lsn, struct epochs_entry *ret_en
 }
 
 /* The last LSN of the records of e in t, when t has exactly that epoch. */
-static bool epochs_end_of(const struct epochs *t, uint64_t last_lsn, const struct epochs_entry *e, uint64_t *ret_end)
+static bool epochs_end_of(const struct epochs *t, uint64_t last_lsn, const struct epochs_entry *e,
+			  uint64_t *ret_end)
 {
 	for (uint32_t i = 0; i < t->count; i++) {
 		const struct epochs_entry *x = &t->entry[i];
 
-		if (x->epoch != e->epoch || x->first_lsn != e->first_lsn || x->node_id != e->node_id)
+		if (x->epoch != e->epoch || x->first_lsn != e->first_lsn ||
+		    x->node_id != e->node_id)
 			continue;
-		*ret_end = i + 1 < t->count && t->entry[i + 1].first_lsn <= last_lsn ? t->entry[i + 1].first_lsn - 1 :
-										       last_lsn;
+		*ret_end = i + 1 < t->count && t->entry[i + 1].first_lsn <= last_lsn
+			       ? t->entry[i + 1].first_lsn - 1
+			       : last_lsn;
 		return x->first_lsn <= last_lsn;
 	}
 	return false;
 }
 
-uint64_t epochs_common(const struct epochs *a, uint64_t a_last, const struct epochs *b, uint64_t b_last)
+uint64_t epochs_common(const struct epochs *a, uint64_t a_last, const struct epochs *b,
+		       uint64_t b_last)
 {
 	for (uint32_t i = a->count; i > 0; i--) {
 		uint64_t a_end, b_end;
@@ -92,7 +98,8 @@ bool epochs_equal(const struct epochs *a, const struct epochs *b)
 	for (uint32_t i = 0; i < a->count; i++) {
 		const struct epochs_entry *x = &a->entry[i], *y = &b->entry[i];
 
-		if (x->epoch != y->epoch || x->first_lsn != y->first_lsn || x->node_id != y->node_id)
+		if (x->epoch != y->epoch || x->first_lsn != y->first_lsn ||
+		    x->node_id != y->node_id)
 			return false;
 	}
 	return true;
@@ -123,7 +130,8 @@ int epochs_decode(const uint8_t *in, size_t len, struct epochs *ret_t)
 
 		*e = (struct epochs_entry){ .epoch = get_be64(p), .first_lsn = get_be64(p + 8),
 					    .node_id = get_be32(p + 16) };
-		if (get_be32(p + 20) != 0 || e->epoch == 0 || e->first_lsn == 0 || e->first_lsn == UINT64_MAX ||
+		if (get_be32(p + 20) != 0 || e->epoch == 0 || e->first_lsn == 0 ||
+		    e->first_lsn == UINT64_MAX ||
 		    (t.count && (e->epoch <= e[-1].epoch || e->first_lsn <= e[-1].first_lsn)))
 			return -EBADMSG;
 	}

@@ -4,14 +4,15 @@
 /*
  * Epochs, and the history of a volume's log as a table of where each of them began.
  *
- * An epoch is TERM.START in one number: the term rises with each promotion, the start with each start of that
- * term's primary, and each is on media before its first record is written. So no two lives of a primary write the
- * same epoch, and a record's (LSN, epoch, node) names one record and all that came before it: two nodes agree up
- * to there or they do not. A term belongs to one node. A primary that merely starts again does not get past a
- * promotion that it missed: the term decides first.
+ * An epoch is TERM.START in one number: the term rises with each promotion, the start with each
+ * start of that term's primary, and each is on media before its first record is written. So no two
+ * lives of a primary write the same epoch, and a record's (LSN, epoch, node) names one record and
+ * all that came before it: two nodes agree up to there or they do not. A term belongs to one node.
+ * A primary that merely starts again does not get past a promotion that it missed: the term decides
+ * first.
  *
- * The table holds one entry an epoch that has records, oldest first, and forgets the oldest when it is full: of
- * LSNs before its first entry nothing is known. Pure functions, no threads.
+ * The table holds one entry an epoch that has records, oldest first, and forgets the oldest when it
+ * is full: of LSNs before its first entry nothing is known. Pure functions, no threads.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,9 +36,9 @@ static inline uint64_t epoch_start(uint64_t epoch)
 	return epoch & ((1U << EPOCH_START_BITS) - 1);
 }
 
-/* The epoch after `epoch` for the next start of the same primary, or, promoted, for another. After 2^24 starts
- * the term rises by itself. Never below 1.1, or 2.1 promoted: the first term is that of the volume's first
- * primary. */
+/* The epoch after `epoch` for the next start of the same primary, or, promoted, for another. After
+ * 2^24 starts the term rises by itself. Never below 1.1, or 2.1 promoted: the first term is that of
+ * the volume's first primary. */
 uint64_t epoch_next(uint64_t epoch, bool promoted);
 
 /* "2.1". Returns out. */
@@ -65,8 +66,10 @@ int epochs_begin(struct epochs *t, uint64_t epoch, uint64_t first_lsn, uint32_t 
 /* Which epoch the record lsn is of. False: not known. */
 bool epochs_at(const struct epochs *t, uint64_t lsn, struct epochs_entry *ret_entry);
 
-/* The highest LSN up to which two histories, of a_last and b_last records, are known to be the same; 0: of none. */
-uint64_t epochs_common(const struct epochs *a, uint64_t a_last, const struct epochs *b, uint64_t b_last);
+/* The highest LSN up to which two histories, of a_last and b_last records, are known to be the
+ * same; 0: of none. */
+uint64_t epochs_common(const struct epochs *a, uint64_t a_last, const struct epochs *b,
+		       uint64_t b_last);
 
 bool epochs_equal(const struct epochs *a, const struct epochs *b);
 

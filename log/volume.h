@@ -45,10 +45,12 @@ struct volume_super {
 	uint64_t log_bytes;      /* both pools together */
 	uint64_t created_ns;
 	uint64_t sequence;       /* of the last write; volume_write_super raises it */
-	uint64_t promised_epoch; /* the newest epoch this node has promised to obey, or begun as a primary */
+	uint64_t promised_epoch; /* the newest epoch this node has promised to obey, or begun as a
+				    primary */
 	uint32_t promised_node;  /* whose it is; 0: not known */
 	uint32_t sync_count;     /* primary: of sync_nodes */
-	uint32_t sync_nodes[VOLUME_SYNC_MAX]; /* primary: mirrors without which it acknowledges nothing */
+	uint32_t sync_nodes[VOLUME_SYNC_MAX]; /* primary: mirrors without which it acknowledges
+						 nothing */
 	uint64_t sync_epoch;     /* mirror: in sync, said the primary of this epoch; 0: it is not */
 	struct epochs epochs;    /* the history of its log */
 	uint8_t key_id[16];      /* hash of the key: tells a wrong key file from a damaged one */

@@ -42,11 +42,14 @@ struct volume_media {
 	uint8_t label[64];       /* the rest zero */
 	uint32_t promised_node;  /* whose epoch promised_epoch is; 0: not known */
 	uint32_t sync_count;     /* primary: of sync_nodes */
-	uint64_t sync_epoch;     /* mirror: in sync, as the primary of that epoch said; 0: not in sync */
-	uint32_t sync_nodes[16]; /* primary: mirrors without which nothing is acknowledged; the rest zero */
+	uint64_t
+	    sync_epoch; /* mirror: in sync, as the primary of that epoch said; 0: not in sync */
+	uint32_t sync_nodes[16]; /* primary: mirrors without which nothing is acknowledged; the rest
+				    zero */
 	uint32_t epochs_count;   /* of epochs */
 	uint32_t zero;
-	uint8_t epochs[EPOCHS_BYTES_MAX]; /* where each epoch of the log's history began; the rest zero */
+	uint8_t epochs[EPOCHS_BYTES_MAX]; /* where each epoch of the log's history began; the rest
+					     zero */
 } __attribute__((packed));
 static_assert(sizeof(struct volume_media) == 1792, "superblock");
 static_assert(offsetof(struct volume_media, promised_node) == 168, "what was added stands behind");

@@ -112,11 +112,14 @@ static bool media_fields_valid(const struct volume_media *m)
 	uint32_t state = get_be32(&m->state);
 	uint32_t label_len = get_be32(&m->label_len);
 
-	return state >= VOLUME_INCOMPLETE && state <= VOLUME_RESYNCING && get_be32(&m->node_id) != 0 &&
-	       !all_zero(m->uuid, sizeof(m->uuid)) && get_be64(&m->log_bytes) <= INT64_MAX &&
+	return state >= VOLUME_INCOMPLETE && state <= VOLUME_RESYNCING &&
+	       get_be32(&m->node_id) != 0 && !all_zero(m->uuid, sizeof(m->uuid)) &&
+	       get_be64(&m->log_bytes) <= INT64_MAX &&
 	       (get_be32(&m->flags) & ~(uint32_t)(VOLUME_MEDIA_PMEM | VOLUME_MEDIA_MIRROR)) == 0 &&
-	       label_len <= VOLUME_LABEL_MAX && volume_label_valid((const char *)m->label, label_len) &&
-	       all_zero(m->label + label_len, sizeof(m->label) - label_len) && get_be32(&m->zero) == 0;
+	       label_len <= VOLUME_LABEL_MAX &&
+	       volume_label_valid((const char *)m->label, label_len) &&
+	       all_zero(m->label + label_len, sizeof(m->label) - label_len) &&
+	       get_be32(&m->zero) == 0;
 }
 
 /* What replication keeps here. */

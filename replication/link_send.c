@@ -285,7 +285,8 @@ bool link_send_wanted(const struct link *l)
 
 bool link_send_sync(struct link *l, bool in_sync)
 {
-	struct transport_post post = { .imm = in_sync ? REPL_IMM_IN_SYNC : REPL_IMM_OUT_OF_SYNC, .control = true };
+	struct transport_post post = { .imm = in_sync ? REPL_IMM_IN_SYNC : REPL_IMM_OUT_OF_SYNC,
+				       .control = true };
 	int taken;
 
 	pthread_mutex_lock(&l->send_lock);

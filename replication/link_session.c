@@ -73,7 +73,8 @@ static int session_handshake(struct link *l, int fd)
 	return session_claim_node(l);
 }
 
-/* The history that the mirror's log will have: with it the mirror finds what only it holds, and keeps it. */
+/* The history that the mirror's log will have: with it the mirror finds what only it holds, and
+ * keeps it. */
 static int session_send_epochs(struct link *l, int fd)
 {
 	uint8_t buf[EPOCHS_BYTES_MAX];
@@ -144,6 +145,7 @@ static int session_begin(struct link *l)
 		return link_fail(l, err, "too many mirrors");
 	}
 	commit_link_ack(l->commit_link, last_lsn, last_lsn);
+	link_hold_begin(l, last_lsn + 1, last_lsn);
 	link_set_state(l, LINK_CATCHUP);
 	return 0;
 }
@@ -155,8 +157,8 @@ static void session_tell_sync(struct link *l)
 		l->told_sync = l->in_sync;
 }
 
-/* While this runs the commit point still waits for the mirror: so what is acknowledged without it is so after it
- * was noted. */
+/* While this runs the commit point still waits for the mirror: so what is acknowledged without it
+ * is so after it was noted. */
 static void session_note_sync(struct link *l, bool in)
 {
 	struct primary *p = l->primary;
@@ -169,7 +171,8 @@ static void session_note_sync(struct link *l, bool in)
 static void session_end(struct link *l)
 {
 	link_send_end(l);
-	/* A primary that stops acknowledges nothing more: the mirror stays one that has everything. */
+	/* A primary that stops acknowledges nothing more: the mirror stays one that has everything.
+	 */
 	if (l->in_sync && !session_stopping(l))
 		session_note_sync(l, false);
 	l->in_sync = false;
@@ -188,11 +191,14 @@ static void session_try_join(struct link *l)
 	l->in_sync = true;
 	session_note_sync(l, true);
 	session_tell_sync(l);
+	link_hold_end(l);
 	link_set_state(l, LINK_LIVE);
 }
 
 static void session_fall_out(struct link *l)
 {
+	uint64_t acked_lsn;
+
 	if (!l->in_sync && !l->joining)
 		return;
 	if (l->in_sync) {
@@ -202,6 +208,8 @@ static void session_fall_out(struct link *l)
 	}
 	commit_link_set_sync(l->commit_link, false);
 	l->joining = false;
+	acked_lsn = atomic_load_explicit(&l->acked_lsn, memory_order_relaxed);
+	link_hold_begin(l, acked_lsn + 1, acked_lsn);
 	link_set_state(l, LINK_CATCHUP);
 }
 
@@ -287,6 +295,7 @@ static int session_tick(struct link *l, uint64_t now)
 		return link_fail(l, -ETIMEDOUT, "the mirror acknowledges nothing");
 	if (ages.stuck_ns > stuck)
 		return link_fail(l, -ETIMEDOUT, "the mirror takes no more records");
+	link_hold_catchup(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now);
 	if (now - l->last_beat_ns >= LINK_HEARTBEAT_NS) {
 		l->last_beat_ns = now;
 		if (link_send_notice(l, TRANSPORT_IMM_HEARTBEAT))
@@ -363,7 +372,7 @@ static void session_goodbye(struct link *l)
 	}
 }
 
-int link_session_run(struct link *l, int fd)
+static int session_run(struct link *l, int fd)
 {
 	bool resync = false;
 	int err;
@@ -395,5 +404,13 @@ int link_session_run(struct link *l, int fd)
 			session_goodbye(l);
 	}
 	session_disconnect(l);
+	return err;
+}
+
+int link_session_run(struct link *l, int fd)
+{
+	int err = session_run(l, fd);
+
+	link_hold_end(l);
 	return err;
 }

@@ -42,8 +42,8 @@ struct mirror_ops {
 	int (*resume)(void *ctx);
 	/* Durably promise epoch, which is node's, before records of it are accepted. */
 	int (*promise_epoch)(void *ctx, uint64_t epoch, uint32_t node);
-	/* Durably: the log's history, which may reach beyond its end, and the epoch whose primary says that this
-	 * mirror is in sync, 0: it is not (any more, or not known). */
+	/* Durably: the log's history, which may reach beyond its end, and the epoch whose primary
+	 * says that this mirror is in sync, 0: it is not (any more, or not known). */
 	int (*note_state)(void *ctx, const struct epochs *epochs, uint64_t sync_epoch);
 	/* The mirror has stopped for good; why is a sentence for people. At most once, in kv-mirror. May be NULL. */
 	void (*failed)(void *ctx, const char *why);

@@ -79,7 +79,8 @@ static enum addr_kind mirror_transport_kind(enum repl_transport t)
 	return ADDR_TCP;
 }
 
-/* An epoch older than promised, or of a term that is another node's: that of two nodes which were both promoted. */
+/* An epoch older than promised, or of a term that is another node's: that of two nodes which were
+ * both promoted. */
 static int mirror_check_epoch(struct mirror *m, struct mirror_caller *c)
 {
 	const struct handshake_join *j = &c->join;
@@ -88,12 +89,14 @@ static int mirror_check_epoch(struct mirror *m, struct mirror_caller *c)
 	epoch_format(j->epoch, theirs);
 	epoch_format(m->promised_epoch, ours);
 	if (j->epoch < m->promised_epoch) {
-		snprintf(text, sizeof(text), "stale epoch %s, this mirror has promised epoch %s", theirs, ours);
+		snprintf(text, sizeof(text), "stale epoch %s, this mirror has promised epoch %s",
+			 theirs, ours);
 		return mirror_refuse(m, c, REPL_REFUSE_STALE_EPOCH, -ESTALE, text);
 	}
 	if (m->promised_node && j->node_id != m->promised_node &&
 	    epoch_term(j->epoch) == epoch_term(m->promised_epoch)) {
-		snprintf(text, sizeof(text), "this mirror obeys node %08x in term %llu: two nodes were promoted",
+		snprintf(text, sizeof(text),
+			 "this mirror obeys node %08x in term %llu: two nodes were promoted",
 			 m->promised_node, (unsigned long long)epoch_term(j->epoch));
 		return mirror_refuse(m, c, REPL_REFUSE_OTHER_PRIMARY, -ESTALE, text);
 	}
@@ -109,8 +112,8 @@ static int mirror_promise(struct mirror *m, const struct handshake_join *j)
 		return 0;
 	err = m->ops->promise_epoch(m->ctx, j->epoch, j->node_id);
 	if (err)
-		return mirror_fail(m, err, "cannot store the promise of epoch %s: %s", epoch_format(j->epoch, text),
-				   strerror(-err));
+		return mirror_fail(m, err, "cannot store the promise of epoch %s: %s",
+				   epoch_format(j->epoch, text), strerror(-err));
 	m->promised_epoch = j->epoch;
 	m->promised_node = j->node_id;
 	return 0;
@@ -170,9 +173,11 @@ static int mirror_welcome(struct mirror *m, struct mirror_caller *c)
 	return err ? mirror_fail(m, err, "%s: %s", c->peer, c->handshake.why) : 0;
 }
 
-static int mirror_await_frame(struct mirror *m, int fd, void *buf, size_t cap, struct control_frame *ret_frame)
+static int mirror_await_frame(struct mirror *m, int fd, void *buf, size_t cap,
+			      struct control_frame *ret_frame)
 {
-	int err = control_recv(fd, buf, cap, clock_mono_ns() + MIRROR_START_NS, &m->leave, ret_frame);
+	int err =
+	    control_recv(fd, buf, cap, clock_mono_ns() + MIRROR_START_NS, &m->leave, ret_frame);
 
 	return err ? mirror_fail(m, err, "the primary did not begin: %s", strerror(-err)) : 0;
 }
@@ -191,7 +196,8 @@ static int mirror_await_epochs(struct mirror *m, int fd)
 	return 0;
 }
 
-/* What the primary wants first: a resync, or the lanes at once. From START on we are being caught up. */
+/* What the primary wants first: a resync, or the lanes at once. From START on we are being caught
+ * up. */
 static int mirror_await_start(struct mirror *m, int fd)
 {
 	uint8_t buf[REPL_SMALL_BYTES_MAX];

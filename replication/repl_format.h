@@ -42,8 +42,8 @@
 #define REPL_ACK_SLOTS (REPL_ACK_WINDOW_BYTES / REPL_ACK_SLOT_BYTES)
 /* Immediate value of a notice without bytes: the sender leaves in good order. */
 #define REPL_IMM_GOODBYE 0xFFFFFF02U
-/* From the primary, always on lane 0, so that they stay in order: from now on nothing is acknowledged without
- * this mirror; and, it may be. */
+/* From the primary, always on lane 0, so that they stay in order: from now on nothing is
+ * acknowledged without this mirror; and, it may be. */
 #define REPL_IMM_IN_SYNC 0xFFFFFF03U
 #define REPL_IMM_OUT_OF_SYNC 0xFFFFFF04U
 #define REPL_SYNC_LANE 0

@@ -166,12 +166,14 @@ static void resync_show(struct mirror *m, bool on)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Lets what only this mirror holds be kept: what lies behind the last record known to be the primary's too. */
+/* Lets what only this mirror holds be kept: what lies behind the last record known to be the
+ * primary's too. */
 static int resync_keep(const struct resync *r)
 {
 	struct mirror *m = r->m;
 	uint64_t primary_lsn = m->primary_lsn > r->lsn ? m->primary_lsn : r->lsn;
-	uint64_t common = epochs_common(&m->epochs, m->durable_lsn, &m->primary_epochs, primary_lsn);
+	uint64_t common =
+	    epochs_common(&m->epochs, m->durable_lsn, &m->primary_epochs, primary_lsn);
 
 	if (common >= m->durable_lsn || !m->ops->resync_keep)
 		return 0;

@@ -27,20 +27,24 @@
 /* Says once a session what the mirror holds and we do not. */
 static void resync_warn_diverged(struct link *l, const struct epochs_entry *ours)
 {
-	char addr[sizeof(l->addr.host) + 16], here[EPOCH_TEXT_BYTES] = "none", there[EPOCH_TEXT_BYTES];
+	char addr[sizeof(l->addr.host) + 16], here[EPOCH_TEXT_BYTES] = "none",
+					      there[EPOCH_TEXT_BYTES];
 
 	addr_format(&l->addr, addr, sizeof(addr));
 	if (ours)
 		epoch_format(ours->epoch, here);
-	diag_warn("mirror %s holds a record %llu of epoch %s (node %08x), this primary has %s: it gets a resync, and keeps "
-		  "what that removes in a file cut-* of its volume", addr, (unsigned long long)l->welcome.last_lsn,
+	diag_warn("mirror %s holds a record %llu of epoch %s (node %08x), this primary has %s: it "
+		  "gets a resync, and keeps "
+		  "what that removes in a file cut-* of its volume",
+		  addr, (unsigned long long)l->welcome.last_lsn,
 		  epoch_format(l->welcome.last_epoch, there), l->welcome.last_node,
 		  ours ? here : "none of that number");
 }
 
 /*
- * An epoch is one life of one primary, so the record that the mirror ends with is ours, with all before it, exactly
- * when ours of that LSN is of the same epoch and node. Else it diverged, or we no longer know.
+ * An epoch is one life of one primary, so the record that the mirror ends with is ours, with all
+ * before it, exactly when ours of that LSN is of the same epoch and node. Else it diverged, or we
+ * no longer know.
  */
 bool resync_needed(struct link *l)
 {
@@ -145,6 +149,9 @@ static int resync_send_bytes(struct link *l, int fd, int file, uint64_t bytes, u
 		done += n;
 		sum = atomic_fetch_add_explicit(&l->resync_done, n, memory_order_relaxed) + n;
 		elapsed = clock_mono_ns() - began_ns;
+		link_hold_resync(l, sum,
+				 atomic_load_explicit(&l->resync_total, memory_order_relaxed),
+				 clock_mono_ns());
 		atomic_store_explicit(&l->resync_rate,
 				      (uint64_t)((double)sum * 1e9 / (double)(elapsed + 1)),
 				      memory_order_relaxed);
@@ -220,6 +227,7 @@ int resync_send(struct link *l, int fd)
 	if (err)
 		return link_fail(l, err == -ENOSPC ? -EIO : err, "no checkpoint to resync from: %s",
 				 strerror(-err));
+	link_hold_begin(l, info.lsn + 1, 0);
 	err = resync_send_image(l, fd, &info);
 	if (!err)
 		err = resync_await_done(l, fd, info.lsn);

@@ -75,7 +75,8 @@ static void fuzz_epochs(const uint8_t *p, size_t len)
 
 	if (epochs_decode(p, len, &t))
 		return;
-	must(t.count <= EPOCHS_MAX && epochs_common(&t, UINT64_MAX, &t, UINT64_MAX) == (t.count ? UINT64_MAX : 0));
+	must(t.count <= EPOCHS_MAX &&
+	     epochs_common(&t, UINT64_MAX, &t, UINT64_MAX) == (t.count ? UINT64_MAX : 0));
 	must(epochs_encode(&t, again) == len && memcmp(again, p, len) == 0);
 }
 

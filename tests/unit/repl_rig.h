@@ -107,6 +107,8 @@ static inline int rig_checkpoint(void *ctx)
 	uint32_t bytes;
 	int err;
 
+	if (rig_admits && n->commit)
+		(void)commit_switch_log(n->commit); /* as fs/ does; -EBUSY is fine */
 	pthread_mutex_lock(&n->lock);
 	lsn = n->last_lsn;
 	/* the primary's store runs ahead of its log */

@@ -15,7 +15,8 @@ START_TEST(numbers)
 	ck_assert_uint_eq(epoch_next(epoch_make(3, 7), false), epoch_make(3, 8));
 	ck_assert_uint_eq(epoch_next(epoch_make(3, 7), true), epoch_make(4, 1));
 	ck_assert_uint_eq(epoch_next(0, true), epoch_make(2, 1));
-	ck_assert_uint_gt(epoch_next(epoch_make(3, (1 << EPOCH_START_BITS) - 1), false), epoch_make(3, 1));
+	ck_assert_uint_gt(epoch_next(epoch_make(3, (1 << EPOCH_START_BITS) - 1), false),
+			  epoch_make(3, 1));
 	ck_assert_uint_lt(epoch_make(3, 1000), epoch_make(4, 1));
 	ck_assert_str_eq(epoch_format(epoch_make(12, 34), text), "12.34");
 }
@@ -29,7 +30,8 @@ static struct epochs table(const uint64_t (*rows)[3], unsigned n)
 		ck_assert_int_eq(epochs_begin(&t, rows[i][0], rows[i][1], (uint32_t)rows[i][2]), 0);
 	return t;
 }
-#define TABLE(...) table((const uint64_t[][3]){ __VA_ARGS__ }, sizeof((uint64_t[][3]){ __VA_ARGS__ }) / 24)
+#define TABLE(...)                                                                                 \
+	table((const uint64_t[][3]){ __VA_ARGS__ }, sizeof((uint64_t[][3]){ __VA_ARGS__ }) / 24)
 
 START_TEST(begins_and_finds)
 {
@@ -90,7 +92,9 @@ END_TEST
 
 START_TEST(on_media)
 {
-	struct epochs t = TABLE({ 10, 1, 1 }, { 11, 101, 2 }, { 1ULL << 40, 1ULL << 50, 0xFFFFFFFF }), u;
+	struct epochs t = TABLE({ 10, 1, 1 }, { 11, 101, 2 },
+				{ 1ULL << 40, 1ULL << 50, 0xFFFFFFFF }),
+		      u;
 	uint8_t buf[EPOCHS_BYTES_MAX];
 	size_t len = epochs_encode(&t, buf);
 

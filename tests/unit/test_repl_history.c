@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which history counts: primaries that start again, lose their log's end, are promoted, or come back after a
- * promotion; and who knows that a mirror is in sync.
+ * Which history counts: primaries that start again, lose their log's end, are promoted, or come
+ * back after a promotion; and who knows that a mirror is in sync.
  */
 #include "replication/transport_fault.h"
 #include "tests/unit/repl_rig.h"
@@ -37,7 +37,8 @@ static void lose_tail(struct rig_node *p, uint64_t last_lsn)
 	struct record r;
 
 	while (next <= last_lsn) {
-		ck_assert_int_eq(oplog_read(p->log, next, buf + at, sizeof(buf) - at, &len, &got), 0);
+		ck_assert_int_eq(oplog_read(p->log, next, buf + at, sizeof(buf) - at, &len, &got),
+				 0);
 		at += len;
 		next = got + 1;
 	}
@@ -69,7 +70,8 @@ static void open_with_two(unsigned count)
 		rig_expect_same(&rig.p, &rig.m[i]);
 }
 
-/* Whole histories, at different places in them: the log does it, however often the primary starts. */
+/* Whole histories, at different places in them: the log does it, however often the primary starts.
+ */
 START_TEST(restart_needs_no_resync)
 {
 	struct addr addrs[2];
@@ -103,8 +105,8 @@ START_TEST(restart_needs_no_resync)
 }
 END_TEST
 
-/* The mirror is ahead of a primary that lost its tail. _i: that goes on past the mirror's end before they meet, so
- * that both have a record of the mirror's last number. */
+/* The mirror is ahead of a primary that lost its tail. _i: that goes on past the mirror's end
+ * before they meet, so that both have a record of the mirror's last number. */
 START_TEST(lost_tail_is_not_merged)
 {
 	struct addr addr;
@@ -211,7 +213,9 @@ START_TEST(old_primary_stays_stale)
 	ck_assert_uint_eq(rig_write_many(&rig.m[0], 10, 8, 3), 0);
 	for (int i = 0; i < 5; i++) {
 		serve(&rig.p, &addr, 1, false);
-		ck_assert_int_ne(primary_wait_live(rig.p.primary, 1, NSEC_PER_SEC / 5, &(const char *){ "" }), 0);
+		ck_assert_int_ne(
+		    primary_wait_live(rig.p.primary, 1, NSEC_PER_SEC / 5, &(const char *){ "" }),
+		    0);
 		rig_primary_stop(&rig.p);
 	}
 	wait_live(&rig.m[0], 1);
@@ -224,8 +228,8 @@ START_TEST(old_primary_stays_stale)
 }
 END_TEST
 
-/* Both mirrors are promoted by hand: a third one obeys the first that calls, and is not given the other's records,
- * however often that starts. */
+/* Both mirrors are promoted by hand: a third one obeys the first that calls, and is not given the
+ * other's records, however often that starts. */
 START_TEST(two_promoted_are_not_merged)
 {
 	struct addr addr;
@@ -285,12 +289,14 @@ static void wait_sync(struct rig_node *m, uint64_t epoch)
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
 
 	while (m->sync_epoch != epoch) {
-		ck_assert_msg(clock_mono_ns() < deadline, "the mirror notes %lu, not %lu", m->sync_epoch, epoch);
+		ck_assert_msg(clock_mono_ns() < deadline, "the mirror notes %lu, not %lu",
+			      m->sync_epoch, epoch);
 		usleep(200);
 	}
 }
 
-/* The mirror knows durably, and the primary has noted it before it acknowledges anything without the mirror. */
+/* The mirror knows durably, and the primary has noted it before it acknowledges anything without
+ * the mirror. */
 START_TEST(in_sync_is_noted_on_both_sides)
 {
 	struct mirror_stats s;
@@ -356,10 +362,98 @@ START_TEST(falls_out_is_told)
 }
 END_TEST
 
+static int slow_apply(void *ctx, const struct record *r)
+{
+	usleep(60);
+	return rig_apply(ctx, r);
+}
+
+static enum link_state link_state(struct rig_node *p, struct link_stats *s)
+{
+	ck_assert_uint_eq(primary_stats(p->primary, s, 1), 1);
+	return s->state;
+}
+
+/* A mirror that takes less than the writers give: the log is held for it, they are slowed, and it
+ * gets there while they go on; it is not resynced. */
+START_TEST(slow_mirror_gets_there)
+{
+	static struct mirror_ops ops;
+	struct rig_writer w = { .n = &rig.p, .count = 33000, .depth = 32 };
+	bool held = false, slowed = false;
+	struct commit_stats cs;
+	struct link_stats s;
+
+	rig_admits = true;
+	rig_open(&rig, ADDR_SHM);
+	serve(&rig.p, NULL, 0, false);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 500, 8, 0), 0);
+	rig_primary_stop(&rig.p);
+	ops = rig_mirror_ops;
+	ops.apply = slow_apply;
+	rig.m[0].mirror_ops = &ops;
+	rig_mirror_start(&rig.m[0], NULL);
+	serve(&rig.p, &rig.m[0].listen, 1, false);
+	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
+	while (link_state(&rig.p, &s) != LINK_LIVE && w.freed < w.count) {
+		held |= s.held_from_lsn > 0;
+		slowed |= s.pace_bytes > 0;
+		usleep(1000);
+	}
+	ck_assert_msg(w.freed < w.count, "not in sync while writers went on: lag %lu",
+		      s.lag_records);
+	pthread_join(w.thread, NULL);
+	ck_assert(held && slowed);
+	ck_assert_uint_eq(w.failed, 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(rig.m[0].resyncs, 0);
+	link_state(&rig.p, &s);
+	ck_assert_uint_eq(s.held_from_lsn, 0);
+	commit_stats(rig.p.commit, &cs);
+	ck_assert_uint_eq(cs.pace_bytes, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+static int stuck_apply(void *ctx, const struct record *r)
+{
+	struct rig_node *n = ctx;
+
+	while (r->lsn > 1100 && !n->no_checkpoints) /* let go at the end */
+		usleep(1000);
+	return rig_apply(ctx, r);
+}
+
+/* One that takes nothing holds the log for a while only: writers lack no room, and it gets a
+ * resync. */
+START_TEST(stuck_mirror_holds_nothing)
+{
+	static struct mirror_ops ops;
+	struct link_stats s;
+
+	rig_admits = true;
+	rig_open(&rig, ADDR_SHM);
+	ops = rig_mirror_ops;
+	ops.apply = stuck_apply;
+	rig.m[0].mirror_ops = &ops;
+	rig_mirror_start(&rig.m[0], NULL);
+	serve(&rig.p, NULL, 0, false);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 1000, 8, 0), 0);
+	rig_primary_stop(&rig.p);
+	serve(&rig.p, &rig.m[0].listen, 1, false);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 18000, 64, 0), 0); /* two pools and more */
+	rig.m[0].no_checkpoints = true;
+	link_state(&rig.p, &s);
+	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1100);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("repl_history");
 	TCase *history = tcase_create("history");
+	TCase *behind = tcase_create("behind");
 	TCase *sync = tcase_create("sync");
 
 	tcase_set_timeout(history, 25);
@@ -371,6 +465,10 @@ int main(void)
 	tcase_add_test(history, two_promoted_are_not_merged);
 	tcase_add_test(history, same_epoch_of_another_node_differs);
 	suite_add_tcase(s, history);
+	tcase_set_timeout(behind, 60);
+	tcase_add_test(behind, slow_mirror_gets_there);
+	tcase_add_test(behind, stuck_mirror_holds_nothing);
+	suite_add_tcase(s, behind);
 	tcase_set_timeout(sync, 25);
 	tcase_add_test(sync, in_sync_is_noted_on_both_sides);
 	tcase_add_test(sync, falls_out_is_told);
