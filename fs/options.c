@@ -63,6 +63,8 @@ static const struct option_def option_table[] = {
 	{ "ro", KIND_FLAG, OPTIONS_MOUNT, FIELD(ro), 0, 0, NULL, NULL, "read-only" },
 	{ "promote", KIND_FLAG, OPTIONS_MOUNT, FIELD(promote), 0, 0, NULL, NULL,
 	  "make a mirror's volume the primary's, in a new epoch; only when the old primary is gone for good" },
+	{ "force", KIND_FLAG, OPTIONS_MOUNT, FIELD(force), 0, 0, NULL, NULL,
+	  "with promote: also a mirror that was not in sync; what it lacks is lost" },
 	{ "noatime", KIND_FLAG, OPTIONS_MOUNT, FIELD(noatime), 0, 0, NULL, NULL,
 	  "never update access times" },
 	{ "allow_other", KIND_FLAG, BOTH, FIELD(allow_other), 0, 0, NULL, NULL,

@@ -42,7 +42,7 @@ struct options {
 	unsigned lanes, poll_us;
 	unsigned uring;             /* enum options_uring */
 	unsigned threads;           /* 0: as many as processors, at least 2, at most 16 */
-	bool xattr, ro, noatime, allow_other, promote;
+	bool xattr, ro, noatime, allow_other, promote, force;
 	struct options_addrs mirrors, listen;
 	char kernel[128];           /* flags for the mount itself: ",nosuid,noexec" */
 	uint8_t source[32];         /* enum options_source that set each table entry */
