@@ -29,7 +29,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <libpmem.h>
 #include <libpmemlog.h>
 
 #define POOL_MODE 0600
@@ -181,15 +180,19 @@ static int open_errno(int err)
 	}
 }
 
-/* The library tells neither whether it flushes or msyncs: it asks libpmem the same question. */
-static bool file_is_dax(int fd, const void *base, uint64_t len)
+/*
+ * The library flushes instead of calling msync where the kernel grants it MAP_SYNC, and tells nobody.
+ * libpmem's pmem_is_pmem() knows only what libpmem mapped itself: so the kernel is asked the same.
+ */
+static bool file_is_dax(int fd)
 {
-	struct statx stx;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
 
-	if (!pmem_is_pmem(base, len))
+	if (p == MAP_FAILED)
 		return false;
-	/* PMEM_IS_PMEM_FORCE makes libpmem say yes to anything. */
-	return statx(fd, "", AT_EMPTY_PATH, 0, &stx) == 0 && (stx.stx_attributes & STATX_ATTR_DAX);
+	munmap(p, page);
+	return true;
 }
 
 static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev)
@@ -225,7 +228,7 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 	pmemlog_walk(dev->pool, 0, base_cb, &dev->base);
 	dev->capacity = pmemlog_nbyte(dev->pool);
 	atomic_init(&dev->used, (uint64_t)pmemlog_tell(dev->pool));
-	dev->pmem = file_is_dax(dev->fd, dev->base, dev->capacity);
+	dev->pmem = file_is_dax(dev->fd);
 	dev->must_sync = msync_is_off() && !dev->pmem && !on_tmpfs(dev->fd);
 	dev->pages = (struct pages_ahead){ .base = (uintptr_t)dev->base, .bytes = dev->capacity };
 	*ret_dev = dev;

@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The network between three guests: it carries, delays, loses, can be cut on either side and comes back.
+# shellcheck source=tests/vm/functions.sh
+. "$(dirname "$0")/functions.sh"
+
+# received G ADDRESS: how many of 20 pings came back
+received()
+{
+	on "$1" "ping -q -i 0.05 -c 20 -W 1 $2" | sed -n 's/.* \([0-9]*\) received.*/\1/p'
+}
+
+rig_up 3 --no-rdma --nics 2
+for address in 10.77.0.2 10.77.0.3 10.77.1.2; do
+	[ "$(received 1 "$address")" -eq 20 ] || fail "no way to $address"
+done
+[ "$(received 3 10.77.0.2)" -eq 20 ] || fail "no way from 3 to 2"
+
+"$RIG" net 1 delay 150ms
+must 1 'ping -q -c 3 10.77.0.2' >"$tmp/ping"
+awk -F'[=/ ]+' '/^rtt/ { exit !($6 >= 150) }' "$tmp/ping" || fail "no delay: $(cat "$tmp/ping")"
+"$RIG" net 1 loss 50%
+lost=$((20 - $(received 1 10.77.0.2)))
+[ "$lost" -gt 0 ] && [ "$lost" -lt 20 ] || fail "$lost of 20 lost at 50 %"
+
+"$RIG" net 1 cut
+[ "$(received 1 10.77.0.2)" -eq 0 ] || fail "cut, and yet something passes from 1"
+[ "$(received 2 10.77.0.1)" -eq 0 ] || fail "cut, and yet something passes to 1"
+[ "$(received 1 10.77.1.2)" -eq 20 ] || fail "the other network is cut too"
+[ "$(received 2 10.77.0.3)" -eq 20 ] || fail "the others are cut off too"
+must 1 'ip -br link show eth0 | grep -q LOWER_UP'
+"$RIG" net 1 heal
+[ "$(received 1 10.77.0.2)" -eq 20 ] || fail "not healed"
+
+"$RIG" net --nic 1 2 unplug
+wait_for "on 2 'ip -br link show eth1 | grep -q NO-CARRIER'" 20
+[ "$(received 1 10.77.1.2)" -eq 0 ] || fail "unplugged, and yet something passes"
+"$RIG" net --nic 1 2 plug
+wait_for '[ "$(received 1 10.77.1.2)" -eq 20 ]' 20
+
+# the network outlives a guest
+"$RIG" kill 2
+[ "$(received 1 10.77.0.3)" -eq 20 ] || fail "no way to 3 without 2"
+"$RIG" start 2 || fail "guest 2 does not start again"
+wait_for '[ "$(received 1 10.77.0.2)" -eq 20 ]' 20
