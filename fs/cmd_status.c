@@ -40,7 +40,13 @@ static void status_print_top(const json_t *j)
 	       label[0] ? "  " : "", label);
 	printf("role        %s, pid %llu%s%s\n", status_str(j, NULL, "role"),
 	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "", mountpoint);
-	printf("position    epoch %llu, LSN %llu\n", (unsigned long long)status_u64(j, NULL, "epoch"),
+	if (status_u64(j, "requests", "rings"))
+		printf("requests    over io_uring, %llu rings\n", (unsigned long long)status_u64(j, "requests", "rings"));
+	else if (mountpoint[0])
+		printf("requests    over /dev/fuse; io_uring: %s\n", status_str(j, "requests", "no_rings_because"));
+	printf("position    epoch %llu.%llu, LSN %llu\n",
+	       (unsigned long long)status_u64(j, NULL, "epoch"),
+	       (unsigned long long)status_u64(j, NULL, "epoch_start"),
 	       (unsigned long long)status_u64(j, NULL, "lsn"));
 }
 
@@ -95,6 +101,12 @@ static void status_print_link(const json_t *l)
 		printf(", resync %s of %s at %s/s", units_format_size(status_u64(l, NULL, "resync_done_bytes"), a),
 		       units_format_size(status_u64(l, NULL, "resync_total_bytes"), b),
 		       units_format_size(status_u64(l, NULL, "resync_rate_bytes"), c));
+	if (status_u64(l, NULL, "held_from_lsn"))
+		printf(", the log is held for it from LSN %llu",
+		       (unsigned long long)status_u64(l, NULL, "held_from_lsn"));
+	if (status_u64(l, NULL, "pace_bytes"))
+		printf(", writers slowed to %s/s for it",
+		       units_format_size(status_u64(l, NULL, "pace_bytes"), a));
 	if (status_str(l, NULL, "last_error")[0] && strcmp(status_str(l, NULL, "state"), "live") != 0)
 		printf(", last error: %s", status_str(l, NULL, "last_error"));
 	printf("\n");
@@ -127,6 +139,7 @@ static void status_print_mirror(const json_t *j)
 		       status_str(m, NULL, "transport"), (unsigned long long)status_u64(m, NULL, "lanes"));
 	else
 		printf("primary     not connected");
+	printf(", %s", status_bool(m, NULL, "in_sync") ? "in sync" : "not in sync");
 	printf("; received LSN %llu, durable %llu, applied %llu",
 	       (unsigned long long)status_u64(m, NULL, "received_lsn"),
 	       (unsigned long long)status_u64(m, NULL, "durable_lsn"),

@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "common/crc32c.h"
+#include "fs/fuse_ring.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,6 +31,12 @@ void fs_unlock(struct fs *fs, struct store *st)
 	store_unlock(st);
 	if (fs->mirror)
 		pthread_rwlock_unlock(&fs->node->store_swap);
+}
+
+void fs_drive(struct fs *fs)
+{
+	if (!fuse_ring_drives_later())
+		commit_drive(fs->commit);
 }
 
 int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns)
@@ -266,7 +273,7 @@ void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record
 	}
 	err = fs_submit_op(fs, o, r, crc, prepare, arg);
 	if (!err) {
-		commit_drive(fs->commit);
+		fs_drive(fs);
 		return;
 	}
 	commit_unadmit(fs->commit, bytes);

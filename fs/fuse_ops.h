@@ -28,6 +28,9 @@ struct fs {
 	struct commit *commit;       /* NULL on a mirror */
 	struct fuse_session *se;
 	struct doubt *doubt;         /* NULL on a mirror */
+	struct fuse_rings *rings;    /* NULL: every request comes through /dev/fuse */
+	_Atomic unsigned ring_count; /* rings that serve; 0: none, and rings_why says why */
+	const char *_Atomic rings_why;
 	char *mountpoint;
 	double cache_seconds;
 	uint64_t timeout_ns;
@@ -80,9 +83,13 @@ void fs_op_free(struct fs_op *o); /* one that was never queued; puts its referen
 /* commit_admit() for a handler: while it waits, another worker reads requests, so reads and deletes go on. */
 int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns);
 
-/* fuse_session.c: a worker begins or ends a wait. */
+/* After an operation was queued: appends and sends it, or leaves that to the end of this thread's group. */
+void fs_drive(struct fs *fs);
+
+/* fuse_workers.c: a worker begins or ends a wait; it has left. */
 void fs_worker_waits(struct fs *fs);
 void fs_worker_goes_on(struct fs *fs);
+void fs_worker_left(struct fs *fs);
 
 /* The store of the moment, locked. */
 struct store *fs_lock(struct fs *fs);

@@ -9,6 +9,7 @@
  * nothing by time and revalidates pages.
  */
 #include "fs/fuse_session.h"
+#include "fs/fuse_ring.h"
 
 #include "common/clock.h"
 #include "common/diag.h"
@@ -311,6 +312,7 @@ void fs_destroy(struct fs *fs)
 		return; /* the process is about to end, and takes them along */
 	if (fs->se)
 		fuse_session_destroy(fs->se);
+	fuse_rings_destroy(fs->rings);
 	if (fs->ended_fd >= 0)
 		close(fs->ended_fd);
 	pthread_mutex_destroy(&fs->workers_lock);

@@ -3,6 +3,7 @@
  * The threads that serve FUSE requests ("kv-fuse-N"): each reads a request and runs its handler. A handler may wait
  * only for log room; when all do, a spare worker starts, so that reads and deletes go on.
  */
+#include "fs/fuse_ring.h"
 #include "fs/fuse_session.h"
 
 #include "common/clock.h"
@@ -10,6 +11,7 @@
 #include "common/thread.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,12 +23,17 @@
 #define FS_KICK_NS (10 * NSEC_PER_MSEC) /* between signals to a worker that is to leave */
 #define FS_KICK_SIGNAL SIGUSR1
 
+/* Of a request that came by a ring: libfuse would look for it under the kernel's number. We interrupt nothing. */
+static bool fs_is_interrupt(const struct fs *fs, const struct fuse_buf *buf)
+{
+	return fs->rings && ((const struct fuse_in_header *)buf->mem)->opcode == FUSE_INTERRUPT;
+}
+
 static void *fs_worker(void *arg)
 {
 	struct fs *fs = arg;
 	struct fuse_buf buf = { .mem = NULL };
 	sigset_t kick;
-	uint64_t one = 1;
 
 	sigemptyset(&kick);
 	sigaddset(&kick, FS_KICK_SIGNAL);
@@ -34,15 +41,24 @@ static void *fs_worker(void *arg)
 	while (!fs->stopping && !fuse_session_exited(fs->se)) {
 		int res = fuse_session_receive_buf(fs->se, &buf);
 
+		if (res > 0 && fs_is_interrupt(fs, &buf))
+			continue;
 		if (res > 0)
 			fuse_session_process_buf(fs->se, &buf);
 		else if (res != -EINTR)
 			break;
 	}
 	free(buf.mem);
+	fs_worker_left(fs);
+	return NULL;
+}
+
+void fs_worker_left(struct fs *fs)
+{
+	uint64_t one = 1;
+
 	if (atomic_fetch_sub(&fs->workers_running, 1) == 1 && write(fs->ended_fd, &one, sizeof(one)) < 0)
 		diag_debug("eventfd: %s", strerror(errno));
-	return NULL;
 }
 
 static void fs_kicked(int sig)
@@ -87,13 +103,10 @@ static unsigned fs_workers_wanted(const struct fs *fs)
 	return cpus > FS_WORKERS_MAX ? FS_WORKERS_MAX : (unsigned)cpus;
 }
 
-int fs_serve(struct fs *fs)
+static int fs_start_workers(struct fs *fs, unsigned workers)
 {
-	unsigned workers = fs_workers_wanted(fs);
-	struct sigaction sa = { .sa_handler = fs_kicked }; /* no SA_RESTART: it ends a read */
 	int err = 0;
 
-	sigaction(FS_KICK_SIGNAL, &sa, NULL);
 	pthread_mutex_lock(&fs->workers_lock);
 	fs->served = true;
 	while (!err && fs->worker_count < workers)
@@ -102,6 +115,38 @@ int fs_serve(struct fs *fs)
 		err = 0;
 	pthread_mutex_unlock(&fs->workers_lock);
 	return err;
+}
+
+/* A worker for the device answers the first request of all; then the kernel may go over to the rings. */
+static int fs_serve_rings(struct fs *fs)
+{
+	int err = fs_start_workers(fs, 1);
+
+	if (err)
+		return err;
+	err = fuse_rings_begin(fs->rings);
+	if (err > 0) {
+		fs->ring_count = (unsigned)err;
+		return 0;
+	}
+	fs->rings_why = "refused by the kernel";
+	diag_debug("FUSE over io_uring: %s", strerror(-err));
+	return fs_start_workers(fs, fs_workers_wanted(fs));
+}
+
+int fs_serve(struct fs *fs)
+{
+	struct sigaction sa = { .sa_handler = fs_kicked }; /* no SA_RESTART: it ends a read */
+	int err;
+
+	sigaction(FS_KICK_SIGNAL, &sa, NULL);
+	if (fs->node->opt->uring == OPTIONS_URING_OFF)
+		fs->rings_why = "off by option";
+	else if (fuse_rings_offered(fs) && (err = fuse_rings_create(fs, &fs->rings)) != 0) {
+		fs->rings_why = "no ring can be made here";
+		diag_debug("io_uring: %s", strerror(-err));
+	}
+	return fs->rings ? fs_serve_rings(fs) : fs_start_workers(fs, fs_workers_wanted(fs));
 }
 
 void fs_worker_waits(struct fs *fs)
@@ -150,8 +195,10 @@ void fs_stop(struct fs *fs, uint64_t grace_ns)
 		count = fs->worker_count;
 		pthread_mutex_unlock(&fs->workers_lock);
 		if (joined == count)
-			return;
+			break;
 		while (joined < count)
 			fs_join(fs, fs->workers[joined++], until);
 	}
+	if (fs->rings)
+		fuse_rings_stop(fs->rings, fs->stopping);
 }

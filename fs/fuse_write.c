@@ -66,7 +66,7 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 		o->u.count = size;
 		err = fs_write_execute(fs, &r, stage, crc, o);
 		if (!err) {
-			commit_drive(fs->commit);
+			fs_drive(fs);
 			return;
 		}
 		commit_unadmit(fs->commit, bytes);
@@ -245,7 +245,7 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct 
 		o->op.admitted_bytes = bytes;
 		err = fs_copy_execute(fs, &r, o);
 		if (!err && r.u.copy.length) {
-			commit_drive(fs->commit);
+			fs_drive(fs);
 			return;
 		}
 		commit_unadmit(fs->commit, bytes);

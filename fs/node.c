@@ -15,6 +15,7 @@
 
 #define NODE_LOG_RESERVE_BYTES (1ULL << 20) /* kept for deletions when both pools fill */
 #define NODE_BYTES_PER_INODE 1024
+#define NODE_LOAD_SLACK_BYTES (64ULL << 20)
 
 uint64_t node_memory_bytes(void)
 {
@@ -39,7 +40,7 @@ int node_apply(struct node *n, const struct record *r)
 	return err;
 }
 
-static int node_size(struct node *n, const struct region_memory *m, char *why)
+static int node_size_in(struct node *n, const struct region_memory *m, char *why)
 {
 	uint64_t memory = node_memory_bytes(), there = region_memory_bytes(m);
 	char want[UNITS_TEXT_BYTES], have[UNITS_TEXT_BYTES];
@@ -63,6 +64,18 @@ static int node_size(struct node *n, const struct region_memory *m, char *why)
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+static int node_size(struct node *n, char *why)
+{
+	char reason[REGION_MEMORY_WHY_BYTES];
+	struct region_memory m;
+	int err = region_memory_parse(n->opt->memory, &m, reason);
+
+	if (!err)
+		return node_size_in(n, &m, why);
+	snprintf(why, NODE_WHY_BYTES, "%s", reason);
+	return err;
 }
 
 /* GPU memory that can't be had is said, and host memory taken: kvfs works the same with it. */
@@ -89,34 +102,32 @@ static void node_check_memlock(const struct node *n, uint64_t bytes)
 	diag_warn("%s: %s", n->vol->path, why);
 }
 
-static int node_open_memory(struct node *n, char *why)
+/* A mirror packs its slots a little differently: what fits the primary's arena must fit here. */
+static uint64_t node_pool_bytes(const struct node *n)
 {
-	struct store_config cfg;
+	return n->arena_bytes +
+	       (n->opt->role == OPTIONS_MIRROR ? n->arena_bytes / 64 + 2 * REGION_BYTES : 0);
+}
+
+static int node_open_memory(struct node *n, uint64_t pool_bytes, char *why)
+{
+	struct store_config cfg = { .inodes_max = n->inodes_max };
 	char want[UNITS_TEXT_BYTES], reason[REGION_MEMORY_WHY_BYTES];
 	struct region_memory m;
-	uint64_t pool_bytes;
 	int err = region_memory_parse(n->opt->memory, &m, reason);
 
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "%s", reason);
 		return err;
 	}
-	err = node_size(n, &m, why);
-	if (err)
-		return err;
-	pool_bytes = n->arena_bytes ? n->arena_bytes : REGION_BYTES;
-	/* A mirror packs its slots a little differently: what fits the primary's arena must fit here. */
-	if (n->opt->role == OPTIONS_MIRROR)
-		pool_bytes += pool_bytes / 64 + 2 * REGION_BYTES;
 	node_check_memlock(n, pool_bytes);
-	err = node_create_pool(n, &m, pool_bytes);
+	err = node_create_pool(n, &m, pool_bytes ? pool_bytes : REGION_BYTES);
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s%s%s: %s; %s",
 			 units_format_size(n->arena_bytes, want), n->opt->memory[0] ? " in " : "",
 			 n->opt->memory, strerror(-err), region_memory_why(&m, err));
 		return err;
 	}
-	cfg = (struct store_config){ .inodes_max = n->inodes_max };
 	n->slab = slab_create(n->regions);
 	n->store = n->slab ? store_create(n->slab, &cfg) : NULL;
 	return n->store ? 0 : node_fail(why, -ENOMEM, "cannot make the store");
@@ -250,6 +261,46 @@ static int node_replay(struct node *n, char *why)
 	return err;
 }
 
+static void node_close_memory(struct node *n)
+{
+	store_destroy(n->store);
+	slab_destroy(n->slab);
+	region_pool_destroy(n->regions);
+	n->store = NULL;
+	n->slab = NULL;
+	n->regions = NULL;
+}
+
+static int node_load_state(struct node *n, char *why)
+{
+	int err = node_load_ckpt(n, why);
+
+	return err ? err : node_replay(n, why);
+}
+
+/*
+ * Loading needs more than what it ends with: an item is replaced by a newer one, what is deleted
+ * later comes first, and slots are packed in another order than they were. So a volume that was
+ * full may not fit at first: it is loaded once more with addresses to spare (memory is taken as it
+ * is needed), and then nothing new is taken beyond the arena.
+ */
+static int node_load_with_slack(struct node *n, char *why)
+{
+	int err;
+
+	node_close_memory(n);
+	memset(&n->recovered, 0, sizeof(n->recovered));
+	n->ckpt_lsn = 0;
+	err = node_open_memory(n, 3 * n->arena_bytes + NODE_LOAD_SLACK_BYTES, why);
+	if (!err)
+		err = node_load_state(n, why);
+	if (err)
+		return err;
+	slab_set_limit(n->slab, node_pool_bytes(n));
+	diag_info("%s: the arena is full: it was loaded with room to spare", n->vol->path);
+	return 0;
+}
+
 /* What lies in memory now is all of the volume; the log goes on behind it. */
 static int node_start_log(struct node *n, const struct oplog_range *range, char *why)
 {
@@ -298,9 +349,9 @@ static int node_recover(struct node *n, const struct node_media *media, char *wh
 		node_raise_epoch(n, n->vol->super.promised_epoch);
 	if (n->vol->super.state == VOLUME_RESYNCING)
 		return node_recover_resync(n, why);
-	err = node_load_ckpt(n, why);
-	if (!err)
-		err = node_replay(n, why);
+	err = node_load_state(n, why);
+	if (err == -ENOSPC)
+		err = node_load_with_slack(n, why);
 	return err ? err : node_start_log(n, &range, why);
 }
 
@@ -320,24 +371,9 @@ static int node_check_role(struct node *n, char *why)
 			 n->vol->path, n->vol->path);
 		return -EROFS;
 	}
-	return 0;
-}
-
-/* After recovery: writes of the old epoch, should its primary still live, are refused by every other mirror. */
-static int node_promote(struct node *n, char *why)
-{
-	int err;
-
-	if (n->opt->role != OPTIONS_MOUNT || !n->vol->super.is_mirror)
-		return 0;
-	n->epoch++;
-	n->vol->super.promised_epoch = n->epoch;
-	n->vol->super.is_mirror = false;
-	err = volume_write_super(n->vol);
-	if (err)
-		return node_fail(why, err, "the promotion cannot be recorded");
-	diag_info("%s is now the primary's volume, epoch %" PRIu64, n->vol->path, n->epoch);
-	return 0;
+	return mount && n->vol->super.is_mirror
+		   ? node_may_promote(&n->vol->super, n->opt->force, why)
+		   : 0;
 }
 
 static void node_init_locks(struct node *n)
@@ -345,6 +381,7 @@ static void node_init_locks(struct node *n)
 	pthread_rwlock_init(&n->store_swap, NULL);
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_mutex_init(&n->ckpt_busy, NULL);
+	pthread_mutex_init(&n->super_lock, NULL);
 	thread_cond_init(&n->changed);
 }
 
@@ -380,11 +417,13 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	if (!err)
 		err = node_check_role(n, why);
 	if (!err)
-		err = node_open_memory(n, why);
+		err = node_size(n, why);
+	if (!err)
+		err = node_open_memory(n, node_pool_bytes(n), why);
 	if (!err)
 		err = node_recover(n, media, why);
-	if (!err)
-		err = node_promote(n, why);
+	if (!err && n->opt->role == OPTIONS_MOUNT)
+		err = node_begin_epoch(n, n->vol->super.is_mirror, why);
 	if (!err && (err = node_ckpt_start(n)) != 0)
 		node_fail(why, err, "cannot start the checkpoint thread");
 	if (err) {
@@ -404,11 +443,10 @@ void node_close(struct node *n)
 	node_ckpt_stop(n);
 	oplog_close(n->log);
 	ckpt_close(n->ckpt);
-	store_destroy(n->store);
-	slab_destroy(n->slab);
-	region_pool_destroy(n->regions);
+	node_close_memory(n);
 	volume_close(n->vol);
 	pthread_cond_destroy(&n->changed);
+	pthread_mutex_destroy(&n->super_lock);
 	pthread_mutex_destroy(&n->ckpt_busy);
 	pthread_mutex_destroy(&n->lock);
 	pthread_rwlock_destroy(&n->store_swap);

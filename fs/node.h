@@ -48,8 +48,11 @@ struct node {
 	struct primary *primary;     /* NULL without mirrors */
 	struct mirror *mirror;
 	struct view *view;           /* set before the mirror starts */
-	_Atomic uint64_t epoch;      /* primary: constant; mirror: of the last record applied */
+	_Atomic uint64_t epoch; /* TERM.START (log/epoch.h); primary: constant; mirror: of the last
+				   record applied */
 	uint64_t arena_bytes, inodes_max;
+	pthread_mutex_t super_lock;  /* primary: writers of the superblock's in-sync set; a leaf,
+					held over the write */
 	pthread_rwlock_t store_swap; /* mirror: readers of the view, against resync */
 
 	/* Checkpoint thread. lock protects what follows, changed is broadcast on each change. */
@@ -104,6 +107,20 @@ int node_ckpt_run(struct node *n);
 /* Forgets all that checkpoints and log hold: the log begins at LSN 1. While no checkpoint can be made, and
  * with VOLUME_RESYNCING on media, since it is not one step. */
 int node_forget(struct node *n);
+
+/*
+ * Whether the mirror's volume may become a primary's, on what stands in its superblock: -ESTALE
+ * with why filled when it was not in sync and force is false, -EUCLEAN in a resync (no force helps
+ * there). The state of a volume that no daemon serves, or of a running mirror's own.
+ */
+int node_may_promote(const struct volume_super *s, bool force, char why[NODE_WHY_BYTES]);
+
+/* Begins the next epoch of the primary, of the next term with promote, durably: before the first
+ * record. The store holds what the log holds. -EIO, -ENOSPC: not begun. */
+int node_begin_epoch(struct node *n, bool promote, char why[NODE_WHY_BYTES]);
+
+/* primary_config.note_sync */
+int node_note_sync(void *node, uint32_t mirror_node, bool in);
 
 /* mirror_ops.resync_keep (node_cut.c). */
 int node_cut_keep(void *node, uint64_t after_lsn, uint64_t last_lsn, uint64_t epoch);

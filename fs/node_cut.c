@@ -70,7 +70,7 @@ int node_cut_keep(void *ctx, uint64_t after_lsn, uint64_t last_lsn, uint64_t epo
 {
 	struct node *n = ctx;
 	uint64_t first = oplog_first_lsn(n->log);
-	char name[CUT_NAME_BYTES];
+	char name[CUT_NAME_BYTES], text[EPOCH_TEXT_BYTES];
 	int err;
 
 	if (first == 0 || first > last_lsn) {
@@ -80,7 +80,8 @@ int node_cut_keep(void *ctx, uint64_t after_lsn, uint64_t last_lsn, uint64_t epo
 	}
 	if (first <= after_lsn)
 		first = after_lsn + 1;
-	snprintf(name, sizeof(name), "cut-%" PRIu64 "-%" PRIu64 "-%" PRIu64, epoch, first, last_lsn);
+	snprintf(name, sizeof(name), "cut-%s-%" PRIu64 "-%" PRIu64, epoch_format(epoch, text),
+		 first, last_lsn);
 	err = cut_write(n, name, first, last_lsn);
 	if (err) {
 		diag_error("%s: no resync: the records it would remove cannot be kept in %s: %s", n->vol->path, name,

@@ -24,6 +24,8 @@ int node_forget(struct node *n)
 	if (!err) {
 		n->epoch = 1;
 		n->ckpt_lsn = 0;
+		n->vol->super.epochs.count = 0;
+		n->vol->super.sync_epoch = 0;
 	}
 	return err;
 }
@@ -134,21 +136,38 @@ static int node_resume(void *ctx)
 	return err;
 }
 
-static int node_promise_epoch(void *ctx, uint64_t epoch)
+static int node_promise_epoch(void *ctx, uint64_t epoch, uint32_t node)
 {
 	struct node *n = ctx;
-	uint64_t before = n->vol->super.promised_epoch;
+	struct volume_super *s = &n->vol->super, before = *s;
 	int err;
 
-	if (epoch > before) {
-		n->vol->super.promised_epoch = epoch;
-		err = volume_write_super(n->vol);
-		if (err) {
-			n->vol->super.promised_epoch = before;
-			return err;
-		}
+	s->promised_epoch = epoch;
+	s->promised_node = node;
+	err = volume_write_super(n->vol);
+	if (err) {
+		*s = before;
+		s->sequence++; /* perhaps on media */
 	}
-	return 0;
+	return err;
+}
+
+static int node_note_state(void *ctx, const struct epochs *epochs, uint64_t sync_epoch)
+{
+	struct node *n = ctx;
+	struct volume_super *s = &n->vol->super, before = *s;
+	int err;
+
+	if (s->sync_epoch == sync_epoch && epochs_equal(&s->epochs, epochs))
+		return 0;
+	s->sync_epoch = sync_epoch;
+	s->epochs = *epochs;
+	err = volume_write_super(n->vol);
+	if (err) {
+		*s = before;
+		s->sequence++; /* perhaps on media */
+	}
+	return err;
 }
 
 static int node_mirror_apply(void *ctx, const struct record *r)
@@ -205,6 +224,7 @@ const struct mirror_ops node_mirror_ops = {
 	.resync_install = node_resync_install,
 	.resume = node_resume,
 	.promise_epoch = node_promise_epoch,
+	.note_state = node_note_state,
 	.failed = node_mirror_failed,
 };
 
@@ -213,6 +233,9 @@ int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])
 	struct mirror_config cfg = {
 		.node_id = n->vol->super.node_id,
 		.promised_epoch = n->vol->super.promised_epoch,
+		.promised_node = n->vol->super.promised_node,
+		.sync_epoch = n->vol->super.sync_epoch,
+		.epochs = &n->vol->super.epochs,
 		.arena_bytes = n->arena_bytes,
 		.ring_bytes = n->opt->ring_bytes,
 		.lanes_max = n->opt->lanes,

@@ -53,6 +53,7 @@ static int node_start_links(struct node *n)
 	struct primary_config cfg = {
 		.node_id = n->vol->super.node_id,
 		.epoch = n->epoch,
+		.epochs = &n->vol->super.epochs,
 		.arena_bytes = n->arena_bytes,
 		.lanes = n->opt->lanes,
 		.poll_us = n->opt->poll_us,
@@ -60,6 +61,7 @@ static int node_start_links(struct node *n)
 		.mirrors = n->opt->mirrors.list,
 		.mirror_count = n->opt->mirrors.count,
 		.checkpoint = node_resync_ckpt,
+		.note_sync = node_note_sync,
 		.ctx = n,
 	};
 

@@ -18,6 +18,8 @@
 #define OPTIONS_WHY_BYTES 512
 #define OPTIONS_MEMORY_BYTES 256
 
+enum options_uring { OPTIONS_URING_AUTO, OPTIONS_URING_OFF };
+
 enum options_role { OPTIONS_MOUNT = 1, OPTIONS_MIRROR = 2 };
 
 /* Routes, weakest first. */
@@ -40,8 +42,9 @@ struct options {
 	unsigned min_mirrors;       /* OPTIONS_MAJORITY: what makes a majority of the nodes */
 	unsigned timeout_s, connect_s;
 	unsigned lanes, poll_us;
+	unsigned uring;             /* enum options_uring */
 	unsigned threads;           /* 0: as many as processors, at least 2, at most 16 */
-	bool xattr, ro, noatime, allow_other, promote;
+	bool xattr, ro, noatime, allow_other, promote, force;
 	struct options_addrs mirrors, listen;
 	char kernel[128];           /* flags for the mount itself: ",nosuid,noexec" */
 	uint8_t source[32];         /* enum options_source that set each table entry */

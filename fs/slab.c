@@ -82,6 +82,7 @@ struct slab {
 
 	pthread_mutex_t lock; /* everything below */
 	uint64_t regions_taken;
+	uint64_t limit;                            /* regions; no more are taken */
 	struct slab_class class[SLAB_CLASSES];
 	struct cds_list_head open[PAGE_KINDS];     /* regions with free and used pages */
 	struct slab_region *spare[PAGE_KINDS];     /* a region without used pages, or NULL */
@@ -142,13 +143,34 @@ struct slab *slab_create(struct region_pool *pool)
 		return NULL;
 	s->pool = pool;
 	s->base = region_pool_base(pool);
-	s->regions = rs.arena_bytes / REGION_BYTES;
+	s->regions = s->limit = rs.arena_bytes / REGION_BYTES;
 	thread_mutex_init_adaptive(&s->lock);
 	for (unsigned i = 0; i < SLAB_CLASSES; i++)
 		class_init(&s->class[i], i);
 	for (unsigned k = 0; k < PAGE_KINDS; k++)
 		CDS_INIT_LIST_HEAD(&s->open[k]);
 	return s;
+}
+
+void slab_set_limit(struct slab *s, uint64_t bytes)
+{
+	pthread_mutex_lock(&s->lock);
+	s->limit = (bytes + REGION_BYTES - 1) / REGION_BYTES;
+	if (s->limit > s->regions)
+		s->limit = s->regions;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* A region of the pool, while there may be more. A few threads at once may pass the limit by one
+ * each. */
+static int region_take(struct slab *s, struct region *ret_region)
+{
+	bool full;
+
+	pthread_mutex_lock(&s->lock);
+	full = s->regions_taken >= s->limit;
+	pthread_mutex_unlock(&s->lock);
+	return full ? -ENOSPC : region_get(s->pool, ret_region);
 }
 
 static void region_release(struct slab *s, struct slab_region *r)
@@ -290,7 +312,7 @@ static int region_add(struct slab *s, enum page_kind kind)
 	struct slab_region *r, *extra = NULL, *stolen = NULL;
 	struct region region;
 
-	if (region_get(s->pool, &region) < 0) {
+	if (region_take(s, &region) < 0) {
 		pthread_mutex_lock(&s->lock);
 		stolen = spare_steal_locked(s);
 		pthread_mutex_unlock(&s->lock);
@@ -398,7 +420,7 @@ void slot_put(struct slab *s, struct slot *slot)
 /* Regions not taken, the spare ones included. */
 static uint64_t free_regions_locked(const struct slab *s)
 {
-	uint64_t n = s->regions - s->regions_taken;
+	uint64_t n = s->limit > s->regions_taken ? s->limit - s->regions_taken : 0;
 
 	for (unsigned k = 0; k < PAGE_KINDS; k++)
 		n += s->spare[k] != NULL;

@@ -27,6 +27,10 @@ struct slot {
 struct slab *slab_create(struct region_pool *pool); /* NULL: no memory */
 void slab_destroy(struct slab *s);
 
+/* From now on no region is taken beyond so many bytes' worth, though the pool has more and more may
+ * be in use already. Without it: all of the pool. */
+void slab_set_limit(struct slab *s, uint64_t bytes);
+
 /* A slot of at least len (1 .. SLAB_SLOT_MAX) bytes, refs 1, content undefined. -ENOSPC: arena full. */
 int slab_alloc(struct slab *s, size_t len, struct slot **ret_slot);
 void slot_get(struct slot *slot);                   /* one more reference */

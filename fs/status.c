@@ -27,6 +27,19 @@ static json_t *status_volume(const struct node *n)
 			 s->state == VOLUME_READY ? "ready" : "resyncing");
 }
 
+/* Mirrors without which the primary acknowledges nothing, as it stands on media. */
+static json_t *status_sync_nodes(struct node *n)
+{
+	const struct volume_super *s = &n->vol->super;
+	json_t *list = json_array();
+
+	pthread_mutex_lock(&n->super_lock);
+	for (uint32_t i = 0; i < s->sync_count; i++)
+		json_array_append_new(list, json_integer(s->sync_nodes[i]));
+	pthread_mutex_unlock(&n->super_lock);
+	return list;
+}
+
 static json_t *status_log(struct node *n)
 {
 	struct oplog_usage u;
@@ -62,7 +75,7 @@ static json_t *status_memory(struct node *n)
 
 	region_pool_stats(n->regions, &r);
 	slab_stats(n->slab, &s);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "arena_bytes", JI(r.arena_bytes),
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "arena_bytes", JI(n->arena_bytes),
 			 "region_used_bytes", JI(r.used_bytes), "region_ready_bytes", JI(r.ready_bytes),
 			 "region_reserve_bytes", JI(r.reserve_bytes), "region_hits", JI(r.hits), "region_misses",
 			 JI(r.misses), "value_used_bytes", JI(s.used_bytes), "free_slot_bytes", JI(s.free_slot_bytes),
@@ -99,13 +112,14 @@ static json_t *status_commit(struct node *n)
 
 static json_t *status_link(const struct link_stats *s)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I}",
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I}",
 			 "addr", s->addr, "transport", s->transport, "state", link_state_name(s->state), "last_error",
 			 s->last_error, "acked_lsn", JI(s->acked_lsn), "applied_lsn", JI(s->applied_lsn), "sent_lsn",
 			 JI(s->sent_lsn), "lag_records", JI(s->lag_records), "lag_bytes", JI(s->lag_bytes), "sent_bytes",
 			 JI(s->sent_bytes), "sent_records", JI(s->sent_records), "reconnects", JI(s->reconnects),
 			 "from_log_records", JI(s->from_log_records), "resync_done_bytes", JI(s->resync_done_bytes),
 			 "resync_total_bytes", JI(s->resync_total_bytes), "resync_rate_bytes", JI(s->resync_rate_bytes),
+			 "held_from_lsn", JI(s->held_from_lsn), "pace_bytes", JI(s->pace_bytes),
 			 "lanes", (int)s->lanes, "lanes_down", (int)s->lanes_down, "rtt_ns", JI(s->rtt_ns));
 }
 
@@ -125,8 +139,8 @@ static json_t *status_mirror(struct node *n)
 	struct mirror_stats s;
 
 	mirror_stats(n->mirror, &s);
-	return json_pack("{s:b, s:b, s:b, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i}",
-			 "connected", s.connected, "resyncing", s.resyncing, "failed", s.failed || n->failed, "primary",
+	return json_pack("{s:b, s:b, s:b, s:b, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i}",
+			 "connected", s.connected, "in_sync", s.in_sync, "resyncing", s.resyncing, "failed", s.failed || n->failed, "primary",
 			 s.primary, "transport", s.transport, "last_error", s.last_error, "received_lsn",
 			 JI(s.received_lsn), "durable_lsn", JI(s.durable_lsn), "applied_lsn", JI(s.applied_lsn),
 			 "records", JI(s.records), "bytes", JI(s.bytes), "batches", JI(s.batches), "reordered",
@@ -157,19 +171,30 @@ static json_t *status_digest(struct node *n)
 	return json_string(text);
 }
 
+/* How the kernel's requests come. */
+static json_t *status_requests(const struct fs *fs)
+{
+	const char *why = fs->rings_why;
+
+	return json_pack("{s:i, s:s}", "rings", (int)fs->ring_count, "no_rings_because", why ? why : "");
+}
+
 json_t *status_json(struct node *n, struct fs *fs, bool with_digest)
 {
 	uint64_t lsn = 0;
 	json_t *store = status_store(n, &lsn);
-	json_t *j = json_pack("{s:b, s:s, s:s, s:i, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "ok", 1, "version",
+	json_t *j = json_pack("{s:b, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "ok", 1, "version",
 			      PACKAGE_VERSION, "role", n->commit ? "primary" : "mirror", "pid", (int)getpid(),
-			      "mountpoint", fs && fs->mountpoint ? fs->mountpoint : "", "epoch", JI(n->epoch), "lsn",
-			      JI(lsn), "volume", status_volume(n), "store", store, "log", status_log(n), "checkpoint",
+			      "mountpoint", fs && fs->mountpoint ? fs->mountpoint : "", "epoch", JI(epoch_term(n->epoch)),
+			      "epoch_start", JI(epoch_start(n->epoch)), "lsn", JI(lsn), "volume", status_volume(n), "store", store, "log", status_log(n), "checkpoint",
 			      status_ckpt(n), "memory", status_memory(n), "recovery", status_recovery(n));
 
+	if (fs)
+		json_object_set_new(j, "requests", status_requests(fs));
 	if (n->commit) {
 		json_object_set_new(j, "commit", status_commit(n));
 		json_object_set_new(j, "mirrors", status_links(n));
+		json_object_set_new(j, "in_sync_nodes", status_sync_nodes(n));
 	}
 	if (n->mirror)
 		json_object_set_new(j, "mirror", status_mirror(n));

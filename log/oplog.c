@@ -49,6 +49,7 @@ static int log_alloc(const struct logdev_ops *ops, const struct oplog_config *cf
 		goto destroy_lock;
 	log->ops = ops;
 	log->cfg = *cfg;
+	atomic_store_explicit(&log->hold_lsn, UINT64_MAX, memory_order_relaxed);
 	*ret_log = log;
 	return 0;
 
@@ -302,6 +303,11 @@ void oplog_covered(struct oplog *log, uint64_t lsn)
 		;
 }
 
+void oplog_hold(struct oplog *log, uint64_t lsn)
+{
+	atomic_store_explicit(&log->hold_lsn, lsn, memory_order_relaxed);
+}
+
 uint64_t oplog_first_lsn(struct oplog *log)
 {
 	const struct oplog_pool *cur, *old;
@@ -335,7 +341,10 @@ void oplog_usage(struct oplog *log, struct oplog_usage *ret_usage)
 	ret_usage->active_used_bytes = cur->used;
 	ret_usage->active_capacity_bytes = cur->capacity;
 	ret_usage->active_pool = log->active;
-	ret_usage->can_switch = oplog_pool_reusable(log, other);
+	ret_usage->active_base_lsn = cur->base_lsn;
+	ret_usage->covered = oplog_pool_reusable(log, other);
+	ret_usage->held = oplog_pool_held(log, other);
+	ret_usage->can_switch = ret_usage->covered && !ret_usage->held;
 	pthread_mutex_unlock(&log->lock);
 }
 

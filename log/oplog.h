@@ -94,6 +94,13 @@ int oplog_switch(struct oplog *log, uint64_t epoch);
 void oplog_covered(struct oplog *log, uint64_t lsn);
 
 /*
+ * Asks that records from lsn on stay readable; UINT64_MAX: none. It shows in oplog_usage, and
+ * whoever switches pools of his own accord heeds it; oplog_switch itself does not, since records
+ * that were promised room must find it. Any thread.
+ */
+void oplog_hold(struct oplog *log, uint64_t lsn);
+
+/*
  * Copies whole records from from_lsn on into buf, as many as fit and exist.
  * -ESTALE: from_lsn was rewound (the reader needs a snapshot); -EAGAIN: not appended yet;
  * -EMSGSIZE: the next record alone is larger than cap (RECORD_BYTES_MAX always fits); -EBADMSG: the
@@ -109,7 +116,10 @@ struct oplog_usage {
 	uint64_t used_bytes, capacity_bytes;       /* both pools */
 	uint64_t active_used_bytes, active_capacity_bytes;
 	unsigned active_pool;
-	bool can_switch; /* the other pool is covered */
+	uint64_t active_base_lsn; /* the other pool's records, if it has any, end before it */
+	bool covered;    /* the other pool is, by a durable checkpoint, or empty */
+	bool held;       /* oplog_hold asks for records of the other pool */
+	bool can_switch; /* covered, and not held */
 };
 void oplog_usage(struct oplog *log, struct oplog_usage *ret_usage);
 

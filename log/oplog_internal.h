@@ -65,6 +65,7 @@ struct oplog {
 	struct oplog_pool pools[OPLOG_POOLS];
 	unsigned active;      /* lock; written by the appender */
 	_Atomic uint64_t covered_lsn; /* only rises, but in oplog_restart; release, with acquire where a switch is decided */
+	_Atomic uint64_t hold_lsn;    /* relaxed: only advice */
 	uint64_t generation;  /* appender only: the newest given */
 	_Atomic uint64_t last_lsn; /* release after publishing, with acquire in oplog_last_lsn */
 	atomic_bool dead;     /* set once, relaxed: only stops later calls */
@@ -80,6 +81,12 @@ static inline bool oplog_pool_reusable(const struct oplog *log, const struct opl
 {
 	return !oplog_pool_has_records(p) ||
 	       p->last_lsn <= atomic_load_explicit(&log->covered_lsn, memory_order_acquire);
+}
+
+static inline bool oplog_pool_held(const struct oplog *log, const struct oplog_pool *p)
+{
+	return oplog_pool_has_records(p) &&
+	       p->last_lsn >= atomic_load_explicit(&log->hold_lsn, memory_order_relaxed);
 }
 
 static inline struct oplog_pool *oplog_active(struct oplog *log)

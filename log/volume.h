@@ -12,6 +12,7 @@
  *   VOLUME/control      the running daemon's control socket
  *   VOLUME/cut-*        what was cut from the log: see kvfs(5)
  */
+#include "log/epoch.h"
 #include "log/volume_place.h"
 
 #include <stdbool.h>
@@ -21,6 +22,7 @@
 #define VOLUME_FORMAT_VERSION 1
 #define VOLUME_KEY_BYTES 32
 #define VOLUME_LABEL_MAX 63
+#define VOLUME_SYNC_MAX 16
 #define VOLUME_SUPERBLOCK_NAME "superblock"
 #define VOLUME_KEY_NAME "key"
 #define VOLUME_CONTROL_NAME "control"
@@ -45,7 +47,14 @@ struct volume_super {
 	uint64_t log_bytes;      /* both pools together */
 	uint64_t created_ns;
 	uint64_t sequence;       /* of the last write; volume_write_super raises it */
-	uint64_t promised_epoch; /* the newest epoch this node has promised to obey */
+	uint64_t promised_epoch; /* the newest epoch this node has promised to obey, or begun as a
+				    primary */
+	uint32_t promised_node;  /* whose it is; 0: not known */
+	uint32_t sync_count;     /* primary: of sync_nodes */
+	uint32_t sync_nodes[VOLUME_SYNC_MAX]; /* primary: mirrors without which it acknowledges
+						 nothing */
+	uint64_t sync_epoch;     /* mirror: in sync, said the primary of this epoch; 0: it is not */
+	struct epochs epochs;    /* the history of its log */
 	uint8_t key_id[16];      /* hash of the key: tells a wrong key file from a damaged one */
 	bool is_pmem;            /* what mkfs found: logs on DAX */
 	bool is_mirror;          /* made by mkfs.kvfs --join: only a promotion lets it take writes */

@@ -9,6 +9,8 @@
  * from a damaged superblock. Bytes after the struct are zero and may be given a meaning by a compat
  * feature; a change that an older program must not ignore sets an incompat bit.
  */
+#include "log/epoch.h"
+
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,8 +40,19 @@ struct volume_media {
 	uint32_t flags;          /* enum volume_media_flags; others must be zero */
 	uint32_t label_len;      /* 0..63 */
 	uint8_t label[64];       /* the rest zero */
+	uint32_t promised_node;  /* whose epoch promised_epoch is; 0: not known */
+	uint32_t sync_count;     /* primary: of sync_nodes */
+	uint64_t
+	    sync_epoch; /* mirror: in sync, as the primary of that epoch said; 0: not in sync */
+	uint32_t sync_nodes[16]; /* primary: mirrors without which nothing is acknowledged; the rest
+				    zero */
+	uint32_t epochs_count;   /* of epochs */
+	uint32_t zero;
+	uint8_t epochs[EPOCHS_BYTES_MAX]; /* where each epoch of the log's history began; the rest
+					     zero */
 } __attribute__((packed));
-static_assert(sizeof(struct volume_media) == 168, "superblock");
+static_assert(sizeof(struct volume_media) == 1792, "superblock");
+static_assert(offsetof(struct volume_media, promised_node) == 168, "what was added stands behind");
 static_assert(offsetof(struct volume_media, checksum) == 12, "checksum's place");
 static_assert(offsetof(struct volume_media, sequence) == 48, "sequence's place");
 

@@ -49,6 +49,13 @@ void volume_super_encode(const struct volume_super *s, uint8_t out[VOLUME_SUPER_
 	put_be32(&m.flags, (s->is_pmem ? VOLUME_MEDIA_PMEM : 0U) | (s->is_mirror ? VOLUME_MEDIA_MIRROR : 0U));
 	put_be32(&m.label_len, (uint32_t)label_len);
 	memcpy(m.label, s->label, label_len);
+	put_be32(&m.promised_node, s->promised_node);
+	put_be32(&m.sync_count, s->sync_count);
+	put_be64(&m.sync_epoch, s->sync_epoch);
+	for (uint32_t i = 0; i < s->sync_count; i++)
+		put_be32(&m.sync_nodes[i], s->sync_nodes[i]);
+	put_be32(&m.epochs_count, s->epochs.count);
+	epochs_encode(&s->epochs, m.epochs);
 	memset(out, 0, VOLUME_SUPER_BYTES);
 	memcpy(out, &m, sizeof(m));
 	put_be32(out + offsetof(struct volume_media, checksum), super_checksum(out));
@@ -105,11 +112,34 @@ static bool media_fields_valid(const struct volume_media *m)
 	uint32_t state = get_be32(&m->state);
 	uint32_t label_len = get_be32(&m->label_len);
 
-	return state >= VOLUME_INCOMPLETE && state <= VOLUME_RESYNCING && get_be32(&m->node_id) != 0 &&
-	       !all_zero(m->uuid, sizeof(m->uuid)) && get_be64(&m->log_bytes) <= INT64_MAX &&
+	return state >= VOLUME_INCOMPLETE && state <= VOLUME_RESYNCING &&
+	       get_be32(&m->node_id) != 0 && !all_zero(m->uuid, sizeof(m->uuid)) &&
+	       get_be64(&m->log_bytes) <= INT64_MAX &&
 	       (get_be32(&m->flags) & ~(uint32_t)(VOLUME_MEDIA_PMEM | VOLUME_MEDIA_MIRROR)) == 0 &&
-	       label_len <= VOLUME_LABEL_MAX && volume_label_valid((const char *)m->label, label_len) &&
-	       all_zero(m->label + label_len, sizeof(m->label) - label_len);
+	       label_len <= VOLUME_LABEL_MAX &&
+	       volume_label_valid((const char *)m->label, label_len) &&
+	       all_zero(m->label + label_len, sizeof(m->label) - label_len) &&
+	       get_be32(&m->zero) == 0;
+}
+
+/* What replication keeps here. */
+static int media_decode_history(const struct volume_media *m, struct volume_super *s)
+{
+	uint32_t epochs = get_be32(&m->epochs_count);
+	size_t used = (size_t)epochs * EPOCHS_ENTRY_BYTES;
+
+	s->promised_node = get_be32(&m->promised_node);
+	s->sync_epoch = get_be64(&m->sync_epoch);
+	s->sync_count = get_be32(&m->sync_count);
+	if (s->sync_count > VOLUME_SYNC_MAX || epochs > EPOCHS_MAX ||
+	    !all_zero(m->epochs + used, sizeof(m->epochs) - used))
+		return -EBADMSG;
+	for (uint32_t i = 0; i < VOLUME_SYNC_MAX; i++) {
+		s->sync_nodes[i] = get_be32(&m->sync_nodes[i]);
+		if ((s->sync_nodes[i] != 0) != (i < s->sync_count))
+			return -EBADMSG;
+	}
+	return epochs_decode(m->epochs, used, &s->epochs);
 }
 
 int volume_super_decode(const uint8_t in[VOLUME_SUPER_BYTES], struct volume_super *ret_s)
@@ -125,7 +155,7 @@ int volume_super_decode(const uint8_t in[VOLUME_SUPER_BYTES], struct volume_supe
 	if (get_be32(&m.format_version) != VOLUME_FORMAT_VERSION ||
 	    (get_be32(&m.feature_incompat) & ~known_incompat) != 0)
 		return -EPROTONOSUPPORT;
-	if (!media_fields_valid(&m))
+	if (!media_fields_valid(&m) || media_decode_history(&m, &s) != 0)
 		return -EBADMSG;
 	memcpy(s.uuid, m.uuid, sizeof(s.uuid));
 	memcpy(s.label, m.label, get_be32(&m.label_len));

@@ -273,6 +273,7 @@ void commit_drive(struct commit *c)
 int commit_switch_log(struct commit *c)
 {
 	uint64_t deadline = clock_mono_ns() + c->cfg.timeout_ns;
+	struct oplog_usage u;
 	int err = 0;
 
 	pthread_mutex_lock(&c->lock);
@@ -283,7 +284,8 @@ int commit_switch_log(struct commit *c)
 	if (!c->leader && !c->failed) {
 		c->leader = true;
 		pthread_mutex_unlock(&c->lock);
-		err = oplog_switch(c->log, c->cfg.epoch);
+		oplog_usage(c->log, &u);
+		err = commit_heeds_hold(&u) ? -EBUSY : oplog_switch(c->log, c->cfg.epoch);
 		pthread_mutex_lock(&c->lock);
 		commit_room_update_locked(c);
 		c->leader = false;

@@ -49,8 +49,20 @@ void commit_destroy(struct commit *c);
  * The reservation passes to the op (op->admitted_bytes) or goes back by commit_unadmit().
  */
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
+/* Room for several of the largest records, urgent or not, and no writer has to slow down. */
+bool commit_is_roomy(const struct commit *c);
 bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent); /* without waiting: false, no room */
 void commit_unadmit(struct commit *c, uint32_t bytes);
+
+/*
+ * Slows admissions that are not urgent to bytes_per_s in all, 0: no more, so that a mirror which is
+ * being caught up gets there. Each waits for its turn no longer than its deadline; commit_admit_now
+ * fails meanwhile. Any thread.
+ */
+void commit_pace(struct commit *c, uint64_t bytes_per_s);
+/* The log is held for fewer records than before (oplog_hold): there may be room. Any thread,
+ * without locks. */
+void commit_log_released(struct commit *c);
 
 /* The LSN the next enqueued op gets. Under the store's lock. */
 uint64_t commit_next_lsn(const struct commit *c);
@@ -77,7 +89,8 @@ uint64_t commit_durable_lsn(const struct commit *c); /* last LSN in the local lo
 /* Waits (no longer than timeout) until the local log holds lsn. -ETIMEDOUT, -EIO. */
 int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
 
-/* Makes the log switch pools between two appends. -EBUSY, -EIO. */
+/* Makes the log switch pools between two appends. -EBUSY: not covered, or held for a mirror; -EIO.
+ */
 int commit_switch_log(struct commit *c);
 
 /* A checkpoint ended. err 0, after oplog_covered(): room was made, waiting writers go on. Otherwise why it
@@ -110,6 +123,7 @@ struct commit_stats {
 	uint64_t timeouts;
 	unsigned in_sync, links;
 	bool failed, waiting_for_log;
+	uint64_t pace_bytes; /* a second; 0: writers are not slowed */
 };
 void commit_stats(struct commit *c, struct commit_stats *ret_stats);
 

@@ -17,6 +17,7 @@
 #define COMMIT_BATCH_OPS 128
 #define COMMIT_BATCH_IOV 512
 #define COMMIT_BATCH_BYTES (8U << 20)
+#define COMMIT_HOLD_PERCENT 60 /* of the active pool: fuller, and no pool is held for a mirror */
 #define COMMIT_TICK_NS (100ULL * 1000 * 1000)
 
 struct commit_link {
@@ -61,6 +62,8 @@ struct commit {
 	uint64_t slack;                  /* constant: what may stay unused at a pool's end */
 	uint64_t reserve;                /* constant: of room, for urgent records only */
 	_Atomic bool checkpoint_wanted;
+	_Atomic uint64_t pace_bytes;     /* a second; 0: no pace; written under lock */
+	uint64_t pace_turn_ns;           /* lock: when the next paced admission has its turn */
 	int checkpoint_err;              /* lock */
 
 	pthread_t timer;
@@ -77,6 +80,13 @@ void commit_wake_locked(struct commit *c);
 int commit_sleep_locked(struct commit *c, uint64_t deadline_ns);
 /* Under the lock, after an append, a switch or a checkpoint: room and the need for a checkpoint. */
 void commit_room_init(struct commit *c);
+/* Whether the log's other pool is left alone for a mirror: never so long that writers lack room. */
+static inline bool commit_heeds_hold(const struct oplog_usage *u)
+{
+	return u->held &&
+	       u->active_used_bytes / COMMIT_HOLD_PERCENT <= u->active_capacity_bytes / 100;
+}
+
 void commit_room_update_locked(struct commit *c);
 
 #endif

@@ -158,6 +158,7 @@ void commit_stats(struct commit *c, struct commit_stats *ret_stats)
 		.next_lsn = commit_next_lsn(c),
 		.appended_records = atomic_load_explicit(&c->appended_records, memory_order_relaxed),
 		.appended_bytes = atomic_load_explicit(&c->appended_bytes, memory_order_relaxed),
+		.pace_bytes = atomic_load_explicit(&c->pace_bytes, memory_order_relaxed),
 		.appends = atomic_load_explicit(&c->appends, memory_order_relaxed),
 	};
 

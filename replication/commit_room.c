@@ -5,11 +5,16 @@
  */
 #include "replication/commit_internal.h"
 
+#include "common/clock.h"
+
 #include <errno.h>
 
 /* Switching pools can leave up to one record's room unused at the old one's end, twice while a
  * group is split. */
 #define COMMIT_ROOM_SLACK (2ULL * RECORD_BYTES_MAX)
+
+/* Several threads may each admit a record after one look. */
+#define COMMIT_ROOMY_BYTES (4ULL * RECORD_BYTES_MAX)
 
 void commit_room_init(struct commit *c)
 {
@@ -32,7 +37,7 @@ void commit_room_update_locked(struct commit *c)
 		return;
 	oplog_usage(c->log, &u);
 	room = u.active_capacity_bytes - u.active_used_bytes;
-	if (u.can_switch)
+	if (u.covered && !commit_heeds_hold(&u))
 		room += u.active_capacity_bytes - c->slack;
 	atomic_store_explicit(&c->room, room, memory_order_relaxed);
 	if (u.active_used_bytes * 10 > u.active_capacity_bytes * 7 &&
@@ -40,7 +45,7 @@ void commit_room_update_locked(struct commit *c)
 		c->cfg.want_checkpoint(c->cfg.ctx);
 }
 
-bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent)
+static bool commit_admit_try(struct commit *c, uint32_t bytes, bool urgent)
 {
 	uint64_t keep = urgent ? 0 : c->reserve;
 	uint64_t admitted = atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
@@ -51,12 +56,72 @@ bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent)
 	return false;
 }
 
+bool commit_is_roomy(const struct commit *c)
+{
+	uint64_t admitted = atomic_load_explicit(&c->admitted, memory_order_relaxed);
+	uint64_t room = atomic_load_explicit(&c->room, memory_order_relaxed);
+
+	return !atomic_load_explicit(&c->pace_bytes, memory_order_relaxed) &&
+	       admitted + c->reserve + COMMIT_ROOMY_BYTES <= room;
+}
+
+bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent)
+{
+	if (!urgent && atomic_load_explicit(&c->pace_bytes, memory_order_relaxed))
+		return false;
+	return commit_admit_try(c, bytes, urgent);
+}
+
+/* Waits for this admission's turn; one that is past its deadline goes on, and is told so by what
+ * follows. */
+static void commit_pace_wait(struct commit *c, uint32_t bytes, uint64_t deadline_ns)
+{
+	uint64_t now = clock_mono_ns(), pace, turn_ns;
+
+	pthread_mutex_lock(&c->lock);
+	pace = atomic_load_explicit(&c->pace_bytes, memory_order_relaxed);
+	if (c->pace_turn_ns < now)
+		c->pace_turn_ns = now;
+	turn_ns = c->pace_turn_ns;
+	if (pace)
+		c->pace_turn_ns += (uint64_t)bytes * NSEC_PER_SEC / pace;
+	if (turn_ns > deadline_ns)
+		turn_ns = deadline_ns;
+	while (!c->failed && atomic_load_explicit(&c->pace_bytes, memory_order_relaxed) &&
+	       clock_mono_ns() < turn_ns)
+		commit_sleep_locked(c, turn_ns);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void commit_pace(struct commit *c, uint64_t bytes_per_s)
+{
+	if (atomic_load_explicit(&c->pace_bytes, memory_order_relaxed) == bytes_per_s)
+		return;
+	pthread_mutex_lock(&c->lock);
+	atomic_store_explicit(&c->pace_bytes, bytes_per_s, memory_order_relaxed);
+	if (!bytes_per_s) {
+		c->pace_turn_ns = 0;
+		commit_wake_locked(c);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+void commit_log_released(struct commit *c)
+{
+	pthread_mutex_lock(&c->lock);
+	commit_room_update_locked(c);
+	commit_wake_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns)
 {
 	int err = 0;
 	bool ask;
 
-	if (commit_admit_now(c, bytes, urgent))
+	if (!urgent && atomic_load_explicit(&c->pace_bytes, memory_order_relaxed))
+		commit_pace_wait(c, bytes, deadline_ns);
+	if (commit_admit_try(c, bytes, urgent))
 		return 0;
 	ask = !atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed);
 	if (ask)
@@ -64,7 +129,7 @@ int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadlin
 	pthread_mutex_lock(&c->lock);
 	if (ask)
 		c->checkpoint_err = 0; /* this one may find the disk space that the last one lacked */
-	while (!c->failed && !commit_admit_now(c, bytes, urgent)) {
+	while (!c->failed && !commit_admit_try(c, bytes, urgent)) {
 		if (err || c->checkpoint_err) {
 			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;
 			break;

@@ -29,7 +29,9 @@ int control_frame_decode(const void *header, struct control_frame *ret_frame)
 	type = be16toh(h.type);
 	if (type < REPL_HELLO || type >= REPL_FRAME_TYPE_END)
 		return -EBADMSG;
-	max = type == REPL_RESYNC_DATA ? REPL_DATA_BYTES_MAX : REPL_SMALL_BYTES_MAX;
+	max = type == REPL_RESYNC_DATA ? REPL_DATA_BYTES_MAX :
+	      type == REPL_EPOCHS      ? EPOCHS_BYTES_MAX :
+					 REPL_SMALL_BYTES_MAX;
 	if (be32toh(h.len) > max)
 		return -EMSGSIZE;
 	ret_frame->type = (enum repl_frame_type)type;

@@ -42,6 +42,7 @@ void handshake_welcome_encode(const struct handshake_welcome *w, struct repl_wel
 		.node_id = htobe32(w->node_id),
 		.window_records = htobe32(w->window_records),
 		.lanes = htobe16((uint16_t)w->lanes),
+		.last_node = htobe32(w->last_node),
 	};
 }
 
@@ -120,6 +121,7 @@ int handshake_welcome_decode(const void *in, size_t len, struct handshake_welcom
 		.node_id = be32toh(w.node_id),
 		.window_records = be32toh(w.window_records),
 		.lanes = be16toh(w.lanes),
+		.last_node = be32toh(w.last_node),
 	};
 	return 0;
 }
@@ -155,6 +157,7 @@ int handshake_refusal_errno(enum repl_refusal code)
 	case REPL_REFUSE_WRONG_KEY:
 		return -EKEYREJECTED;
 	case REPL_REFUSE_STALE_EPOCH:
+	case REPL_REFUSE_OTHER_PRIMARY:
 		return -ESTALE;
 	case REPL_REFUSE_ARENA:
 		return -ENOSPC;

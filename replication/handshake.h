@@ -28,7 +28,7 @@ struct handshake_join {
 
 struct handshake_welcome {
 	uint64_t last_lsn, last_epoch, promised_epoch, ring_bytes, arena_bytes;
-	uint32_t node_id, window_records;
+	uint32_t node_id, window_records, last_node;
 	unsigned lanes;
 };
 

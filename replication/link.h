@@ -6,6 +6,7 @@
  *
  * link.c          thread, state machine, dialling, back-off
  * link_session.c  one connection: set-up, events, acknowledgements, in-sync set, heartbeats
+ * link_hold.c     keeping the log for a mirror that is behind, and slowing the writers for it
  * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
  *                 from the log
  *
@@ -33,6 +34,7 @@ struct primary {
 	struct oplog *log;
 	struct ckpt *ckpt;
 	struct primary_config cfg;
+	struct epochs epochs;   /* constant */
 	struct link *links;
 	atomic_bool stopping;
 
@@ -63,6 +65,14 @@ struct link_sender {
 	uint32_t bytes[LINK_BATCH_POSTS];
 };
 
+/* Rate of a mirror that the log is held for; the link's thread's. */
+struct link_hold {
+	bool on;
+	uint64_t began_ns, moved_ns;      /* the mirror last took something then */
+	uint64_t sample_ns, sample_done;
+	uint64_t last_done, rate;         /* a second: records in a catch-up, bytes in a resync */
+};
+
 struct link {
 	struct primary *primary;
 	unsigned index;
@@ -73,6 +83,9 @@ struct link {
 	/* primary.lock */
 	enum link_state state;
 	int refused_err;
+	uint64_t hold_lsn;      /* written by the link's thread: the log is held from here on;
+				   UINT64_MAX: it is not */
+	uint64_t hold_pace;     /* bytes a second for the writers, 0: as they like */
 	uint32_t peer_node;     /* of the last welcome, 0: none yet */
 	char last_error[LINK_ERROR_BYTES];
 	char transport[8];
@@ -84,6 +97,7 @@ struct link {
 	struct commit_link *commit_link;
 	struct handshake_welcome welcome;
 	bool in_sync, joining;
+	bool told_sync;         /* what the mirror was last told of in_sync */
 	uint64_t last_heard_ns, last_beat_ns;
 	uint64_t beats_sent, beats_seen;
 	struct ack last_ack;
@@ -93,6 +107,7 @@ struct link {
 	size_t read_len, read_pos;
 	uint64_t read_lsn;      /* LSN of the record at read_pos */
 	bool pump_wanted;       /* the leader left us its records */
+	struct link_hold hold;
 
 	pthread_mutex_t send_lock;
 	struct link_sender send;
@@ -120,6 +135,13 @@ int link_fail(struct link *l, int err, const char *fmt, ...); /* keeps the text,
 /* link_session.c: from an open control connection to its end. Always an error, -ECANCELED when stopping. */
 int link_session_run(struct link *l, int fd);
 
+/* link_hold.c. done: what the mirror has taken so far: the LSN it acknowledged, in a resync bytes of
+ * the image, of total. */
+void link_hold_begin(struct link *l, uint64_t from_lsn, uint64_t done);
+void link_hold_catchup(struct link *l, uint64_t acked_lsn, uint64_t now);
+void link_hold_resync(struct link *l, uint64_t done, uint64_t total, uint64_t now);
+void link_hold_end(struct link *l);
+
 /* link_send.c */
 void link_send_begin(struct link *l, uint64_t next_lsn);
 void link_send_end(struct link *l);
@@ -128,6 +150,9 @@ int link_send_pump(struct link *l);
 extern const struct commit_link_ops link_commit_ops;
 /* A notice without bytes, on the next lane. False: no credit just now. */
 bool link_send_notice(struct link *l, uint32_t imm);
+/* The same for what the mirror is told of its being in sync: always on one lane, so that it stays
+ * in order. */
+bool link_send_sync(struct link *l, bool in_sync);
 /* Whether the pump has anything to do; a look without the lock. */
 bool link_send_wanted(const struct link *l);
 /* How long the mirror has owed us something. The first two are ages of samples, at least half of the
@@ -144,7 +169,7 @@ bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */
 struct oplog;
-int resync_needed(struct link *l, bool *ret_needed);
+bool resync_needed(struct link *l);
 int resync_send(struct link *l, int fd);
 
 #endif

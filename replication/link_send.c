@@ -283,6 +283,18 @@ bool link_send_wanted(const struct link *l)
 	return l->pump_wanted || atomic_load_explicit(&l->send.behind, memory_order_relaxed);
 }
 
+bool link_send_sync(struct link *l, bool in_sync)
+{
+	struct transport_post post = { .imm = in_sync ? REPL_IMM_IN_SYNC : REPL_IMM_OUT_OF_SYNC,
+				       .control = true };
+	int taken;
+
+	pthread_mutex_lock(&l->send_lock);
+	taken = l->tops->post(l->ep, REPL_SYNC_LANE, &post, 1);
+	link_unlock(l);
+	return taken == 1;
+}
+
 bool link_send_notice(struct link *l, uint32_t imm)
 {
 	struct transport_post post = { .imm = imm, .control = true };

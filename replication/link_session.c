@@ -73,6 +73,18 @@ static int session_handshake(struct link *l, int fd)
 	return session_claim_node(l);
 }
 
+/* The history that the mirror's log will have: with it the mirror finds what only it holds, and
+ * keeps it. */
+static int session_send_epochs(struct link *l, int fd)
+{
+	uint8_t buf[EPOCHS_BYTES_MAX];
+	size_t len = epochs_encode(&l->primary->epochs, buf);
+	int err = control_send(fd, REPL_EPOCHS, buf, len, clock_mono_ns() + SESSION_HANDSHAKE_NS,
+			       &l->primary->stopping);
+
+	return err ? link_fail(l, err, "cannot send the log's history: %s", strerror(-err)) : 0;
+}
+
 /* The lanes. After it the endpoint may be woken by others. */
 static int session_connect(struct link *l, int fd)
 {
@@ -121,7 +133,7 @@ static int session_begin(struct link *l)
 	uint64_t last_lsn = l->welcome.last_lsn;
 	int err;
 
-	l->in_sync = false;
+	l->in_sync = l->told_sync = false;
 	l->last_ack = (struct ack){ .received_lsn = last_lsn, .durable_lsn = last_lsn };
 	l->beats_sent = l->beats_seen = 0;
 	l->last_heard_ns = clock_mono_ns();
@@ -133,13 +145,36 @@ static int session_begin(struct link *l)
 		return link_fail(l, err, "too many mirrors");
 	}
 	commit_link_ack(l->commit_link, last_lsn, last_lsn);
+	link_hold_begin(l, last_lsn + 1, last_lsn);
 	link_set_state(l, LINK_CATCHUP);
 	return 0;
+}
+
+/* The mirror must know what we reckon with; without a credit just now it is told a little later. */
+static void session_tell_sync(struct link *l)
+{
+	if (l->told_sync != l->in_sync && link_send_sync(l, l->in_sync))
+		l->told_sync = l->in_sync;
+}
+
+/* While this runs the commit point still waits for the mirror: so what is acknowledged without it
+ * is so after it was noted. */
+static void session_note_sync(struct link *l, bool in)
+{
+	struct primary *p = l->primary;
+	int err = p->cfg.note_sync ? p->cfg.note_sync(p->cfg.ctx, l->welcome.node_id, in) : 0;
+
+	if (err && !in)
+		commit_fail(p->commit, err);
 }
 
 static void session_end(struct link *l)
 {
 	link_send_end(l);
+	/* A primary that stops acknowledges nothing more: the mirror stays one that has everything.
+	 */
+	if (l->in_sync && !session_stopping(l))
+		session_note_sync(l, false);
 	l->in_sync = false;
 	l->joining = false;
 	commit_link_remove(l->commit_link);
@@ -154,16 +189,27 @@ static void session_try_join(struct link *l)
 	if (l->joining)
 		return;
 	l->in_sync = true;
+	session_note_sync(l, true);
+	session_tell_sync(l);
+	link_hold_end(l);
 	link_set_state(l, LINK_LIVE);
 }
 
 static void session_fall_out(struct link *l)
 {
+	uint64_t acked_lsn;
+
 	if (!l->in_sync && !l->joining)
 		return;
+	if (l->in_sync) {
+		l->in_sync = false;
+		session_tell_sync(l);
+		session_note_sync(l, false);
+	}
 	commit_link_set_sync(l->commit_link, false);
-	l->in_sync = false;
 	l->joining = false;
+	acked_lsn = atomic_load_explicit(&l->acked_lsn, memory_order_relaxed);
+	link_hold_begin(l, acked_lsn + 1, acked_lsn);
 	link_set_state(l, LINK_CATCHUP);
 }
 
@@ -249,6 +295,7 @@ static int session_tick(struct link *l, uint64_t now)
 		return link_fail(l, -ETIMEDOUT, "the mirror acknowledges nothing");
 	if (ages.stuck_ns > stuck)
 		return link_fail(l, -ETIMEDOUT, "the mirror takes no more records");
+	link_hold_catchup(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now);
 	if (now - l->last_beat_ns >= LINK_HEARTBEAT_NS) {
 		l->last_beat_ns = now;
 		if (link_send_notice(l, TRANSPORT_IMM_HEARTBEAT))
@@ -289,6 +336,7 @@ static int session_loop(struct link *l)
 				return link_fail(l, err, "cannot read the log: %s", strerror(-err));
 		}
 		session_try_join(l);
+		session_tell_sync(l);
 		n = l->tops->poll(l->ep, ev, SESSION_EVENTS, SESSION_TICK_NS);
 		if (session_stopping(l))
 			return -ECANCELED;
@@ -324,7 +372,7 @@ static void session_goodbye(struct link *l)
 	}
 }
 
-int link_session_run(struct link *l, int fd)
+static int session_run(struct link *l, int fd)
 {
 	bool resync = false;
 	int err;
@@ -336,8 +384,10 @@ int link_session_run(struct link *l, int fd)
 	if (!l->tops)
 		return link_fail(l, -ENOTSUP, "this build has no such transport");
 	err = session_handshake(l, fd);
-	if (!err)
-		err = resync_needed(l, &resync);
+	if (!err) {
+		resync = resync_needed(l);
+		err = session_send_epochs(l, fd);
+	}
 	if (!err && resync) {
 		link_set_state(l, LINK_RESYNC);
 		err = resync_send(l, fd);
@@ -354,5 +404,13 @@ int link_session_run(struct link *l, int fd)
 			session_goodbye(l);
 	}
 	session_disconnect(l);
+	return err;
+}
+
+int link_session_run(struct link *l, int fd)
+{
+	int err = session_run(l, fd);
+
+	link_hold_end(l);
 	return err;
 }

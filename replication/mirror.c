@@ -46,19 +46,35 @@ int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...)
 	pthread_mutex_unlock(&m->lock);
 	if (first && m->ops->failed)
 		m->ops->failed(m->ctx, why);
+	if (first)
+		m->ops->note_state(m->ctx, &m->epochs,
+				   0); /* it follows no more: not to be promoted unasked */
 	return err;
 }
 
-/* Epoch of the last record, from the log or, when the log is empty, from the checkpoint that ends
- * there. 0: unknown. */
+int mirror_note_state(struct mirror *m, const struct epochs *epochs, bool in_sync)
+{
+	int err = m->ops->note_state(m->ctx, epochs, in_sync ? m->epoch : 0);
+
+	if (err)
+		return mirror_fail(m, err, "cannot store whether this mirror is in sync: %s",
+				   strerror(-err));
+	if (epochs != &m->epochs)
+		m->epochs = *epochs;
+	pthread_mutex_lock(&m->lock);
+	m->in_sync = in_sync;
+	pthread_mutex_unlock(&m->lock);
+	return 0;
+}
+
+/* Epoch of the last record: from the log or, when it was rewound, from the history. 0: unknown. */
 static int mirror_find_last_epoch(struct mirror *m)
 {
-	struct ckpt_info infos[2];
+	struct epochs_entry e;
 	struct record r;
 	size_t len, bytes;
 	uint64_t last;
 	uint8_t *buf;
-	int n;
 
 	m->last_epoch = 0;
 	if (m->cfg.last_lsn == 0)
@@ -70,12 +86,8 @@ static int mirror_find_last_epoch(struct mirror *m)
 	    record_decode(buf, len, &r, &bytes) == 0)
 		m->last_epoch = r.epoch;
 	free(buf);
-	if (m->last_epoch)
-		return 0;
-	n = m->ckpt ? ckpt_list(m->ckpt, infos) : 0;
-	for (int i = 0; i < n; i++)
-		if (infos[i].lsn == m->cfg.last_lsn)
-			m->last_epoch = infos[i].epoch;
+	if (!m->last_epoch && epochs_at(&m->epochs, m->cfg.last_lsn, &e))
+		m->last_epoch = e.epoch;
 	return 0;
 }
 
@@ -90,12 +102,17 @@ static int mirror_init(struct mirror *m)
 	    m->cfg.ring_bytes > MIRROR_RING_BYTES_MAX)
 		return -EINVAL;
 	m->promised_epoch = m->cfg.promised_epoch;
+	m->promised_node = m->cfg.promised_node;
+	m->in_sync = m->cfg.sync_epoch != 0;
+	m->epochs = *m->cfg.epochs;
+	m->cfg.epochs = &m->epochs;
+	epochs_cut(&m->epochs, m->cfg.last_lsn);
 	m->received_lsn = m->durable_lsn = m->applied_lsn = m->cfg.last_lsn;
 	atomic_store(&m->seen_received, m->cfg.last_lsn);
 	atomic_store(&m->seen_durable, m->cfg.last_lsn);
 	atomic_store(&m->seen_applied, m->cfg.last_lsn);
 	m->slots = calloc(REPL_WINDOW_RECORDS, sizeof(*m->slots));
-	m->run.copies = malloc(MIRROR_COPY_BYTES + MIRROR_COPY_RECORD_MAX);
+	m->run.copies = malloc(MIRROR_COPY_CAPACITY);
 	if (!m->slots || !m->run.copies)
 		return -ENOMEM;
 	m->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -213,6 +230,7 @@ void mirror_stats(struct mirror *m, struct mirror_stats *ret_stats)
 	pthread_mutex_lock(&m->lock);
 	s.connected = m->wake_ep != NULL;
 	s.resyncing = m->resyncing;
+	s.in_sync = m->in_sync;
 	s.failed = m->failed;
 	s.epoch = m->session_epoch;
 	memcpy(s.primary, m->primary, sizeof(s.primary));

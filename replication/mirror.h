@@ -11,6 +11,7 @@
  * per connection.
  */
 #include "log/ckpt.h"
+#include "log/epoch.h"
 #include "log/oplog.h"
 #include "replication/addr.h"
 
@@ -39,8 +40,11 @@ struct mirror_ops {
 	/* Records will come that go on where the log ends, and be acknowledged: what is held must
 	 * survive a restart from now on, also when a resync was cut short before. May be NULL. */
 	int (*resume)(void *ctx);
-	/* Durably promise epoch before records of it are accepted. */
-	int (*promise_epoch)(void *ctx, uint64_t epoch);
+	/* Durably promise epoch, which is node's, before records of it are accepted. */
+	int (*promise_epoch)(void *ctx, uint64_t epoch, uint32_t node);
+	/* Durably: the log's history, which may reach beyond its end, and the epoch whose primary
+	 * says that this mirror is in sync, 0: it is not (any more, or not known). */
+	int (*note_state)(void *ctx, const struct epochs *epochs, uint64_t sync_epoch);
 	/* The mirror has stopped for good; why is a sentence for people. At most once, in kv-mirror. May be NULL. */
 	void (*failed)(void *ctx, const char *why);
 };
@@ -50,6 +54,9 @@ struct mirror_config {
 	uint8_t key[32];
 	uint32_t node_id;
 	uint64_t promised_epoch;
+	uint32_t promised_node;     /* whose it is; 0: not known */
+	uint64_t sync_epoch;        /* as last noted */
+	const struct epochs *epochs; /* history of the log; copied */
 	uint64_t last_lsn;          /* what log and store hold */
 	uint64_t arena_bytes;
 	uint64_t ring_bytes;        /* 0: 64 MiB */
@@ -65,6 +72,7 @@ void mirror_destroy(struct mirror *m);
 
 struct mirror_stats {
 	bool connected, resyncing, failed;
+	bool in_sync;               /* as the primary last said, and as it stands on media */
 	char primary[300], transport[8], last_error[200];
 	uint64_t epoch, received_lsn, durable_lsn, applied_lsn;
 	uint64_t records, bytes, batches, reordered;

@@ -24,9 +24,11 @@
 #define MIRROR_LISTEN_MAX 8
 #define MIRROR_RUN_RECORDS 512
 #define MIRROR_ERROR_BYTES 200
-/* Records up to this size leave the ring before they are checked, into this much memory a run. */
-#define MIRROR_COPY_RECORD_MAX (72U << 10) /* 64 KiB of data with its head */
+/* Records leave the ring before they are checked: as long as a run has not taken this much memory
+ * it is open. */
 #define MIRROR_COPY_BYTES (4U << 20)
+/* The last of a run begins below that; behind it there is room to check one that may not join. */
+#define MIRROR_COPY_CAPACITY (MIRROR_COPY_BYTES + 2 * (RECORD_BYTES_MAX + TRANSPORT_IMM_UNIT))
 #define MIRROR_RING_BYTES_DEFAULT (64ULL << 20)
 
 /* A caller that has proved the key, on its way from kv-listen to kv-mirror. */
@@ -44,9 +46,9 @@ struct mirror_slot {
 	uint32_t bytes;
 };
 
-/* Records in LSN order, not yet in the log: small ones in copies, large ones in the ring. */
+/* Records in LSN order, not yet in the log. */
 struct mirror_run {
-	uint8_t *copies;   /* MIRROR_COPY_BYTES, and MIRROR_COPY_RECORD_MAX for one that may not join */
+	uint8_t *copies;   /* MIRROR_COPY_CAPACITY */
 	size_t copied;     /* taken by this run's records */
 	unsigned count;
 	uint64_t first_lsn;
@@ -78,7 +80,7 @@ struct mirror {
 	struct mirror_caller *caller;    /* lock: waiting for kv-mirror, owned by this slot */
 	struct transport_ep *wake_ep;    /* lock: the session's, while waking it is safe */
 	const struct transport_ops *wake_tops;
-	bool connected, resyncing, failed; /* lock; written by kv-mirror */
+	bool connected, resyncing, failed, in_sync; /* lock; written by kv-mirror */
 	uint32_t primary_node;           /* lock; of the session, 0: none */
 	uint64_t session_epoch;          /* lock; of the session or the last one */
 	char primary[300], transport[8], last_error[MIRROR_ERROR_BYTES]; /* lock */
@@ -89,6 +91,9 @@ struct mirror {
 	bool stopped;                    /* mirror_fail_for_good */
 	unsigned protocol;
 	uint64_t epoch, promised_epoch;
+	uint32_t promised_node;
+	struct epochs epochs;            /* of our log */
+	struct epochs primary_epochs;    /* of the session's primary */
 	uint64_t primary_lsn;            /* the primary's last when it joined */
 	uint64_t last_epoch;             /* of the record durable_lsn */
 	uint64_t run_epoch;              /* of the record received_lsn */
@@ -122,6 +127,10 @@ int mirror_fail(struct mirror *m, int err, const char *fmt, ...);
 /* As mirror_fail, no session will be accepted any more, and the owner is told. kv-mirror only. */
 __attribute__((format(printf, 3, 4)))
 int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...);
+
+/* Durably in sync or not; our log goes on in this history. -errno with last_error set. kv-mirror
+ * only. */
+int mirror_note_state(struct mirror *m, const struct epochs *epochs, bool in_sync);
 
 /* mirror_listen.c */
 void *mirror_listen_thread(void *arg);

@@ -99,7 +99,8 @@ static enum repl_refusal mirror_hand_over(struct mirror *m, struct mirror_caller
 	if (m->failed) {
 		code = REPL_REFUSE_FAILED;
 	} else if (m->connected && c->join.node_id != m->primary_node &&
-		   c->join.epoch <= m->session_epoch) {
+		   (c->join.epoch <= m->session_epoch ||
+		    epoch_term(c->join.epoch) == epoch_term(m->session_epoch))) {
 		code = REPL_REFUSE_BUSY;
 	} else {
 		old = m->caller;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From notice to LSN order. A record is checked (CRC, epoch, LSN, place) in a copy of our own, since
- * the peer can still write to the ring: what was checked is what is logged and applied. Only records
- * above MIRROR_COPY_RECORD_MAX, all of them writes, stay in the ring; their numbers are decoded once, so
- * a peer that changes one afterwards, which no primary does, spoils no more than the bytes of that value.
+ * the peer can still write to the ring: what was checked is what is logged and applied.
  * In order it goes straight to the run, else into the window until what is missing has come on
  * another lane. As the sender fills the ring strictly by LSN, each record's place follows from the
  * one before: anything else is an overrun.
@@ -35,7 +33,7 @@ static uint8_t *mirror_copy_place(const struct mirror *m)
 	return m->run.copies + m->run.copied;
 }
 
-/* Decodes the record at off, a small one from a copy. Its length, too, is read once. */
+/* Decodes the record at off from a copy. Its length, too, is read once. */
 static int mirror_rx_decode(struct mirror *m, uint64_t off, struct record *ret_r, size_t *ret_bytes)
 {
 	uint64_t room = m->ring_bytes - off;
@@ -47,12 +45,8 @@ static int mirror_rx_decode(struct mirror *m, uint64_t off, struct record *ret_r
 		return -EBADMSG;
 	memcpy(copy, m->ring + off, RECORD_HEADER_BYTES);
 	err = record_peek_bytes(copy, RECORD_HEADER_BYTES, &bytes);
-	if (err || bytes > room)
+	if (err || bytes > room || bytes > RECORD_BYTES_MAX)
 		return -EBADMSG;
-	if (bytes > MIRROR_COPY_RECORD_MAX) {
-		err = record_decode(m->ring + off, room, ret_r, ret_bytes);
-		return err || *ret_bytes != bytes || ret_r->opcode != RECORD_WRITE ? -EBADMSG : 0;
-	}
 	memcpy(copy + RECORD_HEADER_BYTES, m->ring + off + RECORD_HEADER_BYTES, bytes - RECORD_HEADER_BYTES);
 	return record_decode(copy, bytes, ret_r, ret_bytes);
 }
@@ -75,6 +69,24 @@ static int mirror_rx_check(struct mirror *m, uint64_t off, struct record *ret_r,
 	return 0;
 }
 
+/* Where the history says that an epoch begins it does. */
+static int mirror_check_new_epoch(struct mirror *m, const struct record *r)
+{
+	char theirs[EPOCH_TEXT_BYTES], ours[EPOCH_TEXT_BYTES];
+	struct epochs_entry e;
+
+	epoch_format(r->epoch, theirs);
+	if (r->epoch < m->run_epoch)
+		return mirror_fail(m, -EPROTO, "record %llu is of epoch %s, after one of %s",
+				   (unsigned long long)r->lsn, theirs,
+				   epoch_format(m->run_epoch, ours));
+	if (epochs_at(&m->epochs, r->lsn, &e) && e.epoch != r->epoch)
+		return mirror_fail(m, -EPROTO,
+				   "record %llu is of epoch %s, by the primary's history of %s",
+				   (unsigned long long)r->lsn, theirs, epoch_format(e.epoch, ours));
+	return 0;
+}
+
 /* The record of received_lsn + 1, already at records[count], joins the run. */
 static int mirror_run_add(struct mirror *m, uint64_t off, size_t bytes)
 {
@@ -87,17 +99,16 @@ static int mirror_run_add(struct mirror *m, uint64_t off, size_t bytes)
 	if (off != (skip ? 0 : at))
 		return mirror_fail(m, -EPROTO, "record %llu is not where it belongs in the ring",
 				   (unsigned long long)r->lsn);
-	if (r->epoch < m->run_epoch)
-		return mirror_fail(m, -EPROTO, "record %llu is of epoch %llu, after one of %llu",
-				   (unsigned long long)r->lsn, (unsigned long long)r->epoch,
-				   (unsigned long long)m->run_epoch);
+	if (r->epoch != m->run_epoch) {
+		int err = mirror_check_new_epoch(m, r);
+
+		if (err)
+			return err;
+	}
 	if (run->count == 0)
 		run->first_lsn = r->lsn;
-	run->iov[run->count] = (struct iovec){ m->ring + off, bytes };
-	if (bytes <= MIRROR_COPY_RECORD_MAX) {
-		run->iov[run->count].iov_base = mirror_copy_place(m);
-		run->copied += need;
-	}
+	run->iov[run->count] = (struct iovec){ mirror_copy_place(m), bytes };
+	run->copied += need;
 	run->bytes += bytes;
 	run->count++;
 	m->ring_pos += skip + need;
@@ -109,7 +120,7 @@ static int mirror_run_add(struct mirror *m, uint64_t off, size_t bytes)
 
 static bool mirror_run_open(const struct mirror *m)
 {
-	return m->run.count < MIRROR_RUN_RECORDS && m->run.copied + MIRROR_COPY_RECORD_MAX <= MIRROR_COPY_BYTES &&
+	return m->run.count < MIRROR_RUN_RECORDS && m->run.copied < MIRROR_COPY_BYTES &&
 	       !m->stalled_since_ns;
 }
 

@@ -79,6 +79,46 @@ static enum addr_kind mirror_transport_kind(enum repl_transport t)
 	return ADDR_TCP;
 }
 
+/* An epoch older than promised, or of a term that is another node's: that of two nodes which were
+ * both promoted. */
+static int mirror_check_epoch(struct mirror *m, struct mirror_caller *c)
+{
+	const struct handshake_join *j = &c->join;
+	char text[REPL_TEXT_BYTES], theirs[EPOCH_TEXT_BYTES], ours[EPOCH_TEXT_BYTES];
+
+	epoch_format(j->epoch, theirs);
+	epoch_format(m->promised_epoch, ours);
+	if (j->epoch < m->promised_epoch) {
+		snprintf(text, sizeof(text), "stale epoch %s, this mirror has promised epoch %s",
+			 theirs, ours);
+		return mirror_refuse(m, c, REPL_REFUSE_STALE_EPOCH, -ESTALE, text);
+	}
+	if (m->promised_node && j->node_id != m->promised_node &&
+	    epoch_term(j->epoch) == epoch_term(m->promised_epoch)) {
+		snprintf(text, sizeof(text),
+			 "this mirror obeys node %08x in term %llu: two nodes were promoted",
+			 m->promised_node, (unsigned long long)epoch_term(j->epoch));
+		return mirror_refuse(m, c, REPL_REFUSE_OTHER_PRIMARY, -ESTALE, text);
+	}
+	return 0;
+}
+
+static int mirror_promise(struct mirror *m, const struct handshake_join *j)
+{
+	char text[EPOCH_TEXT_BYTES];
+	int err;
+
+	if (j->epoch == m->promised_epoch && j->node_id == m->promised_node)
+		return 0;
+	err = m->ops->promise_epoch(m->ctx, j->epoch, j->node_id);
+	if (err)
+		return mirror_fail(m, err, "cannot store the promise of epoch %s: %s",
+				   epoch_format(j->epoch, text), strerror(-err));
+	m->promised_epoch = j->epoch;
+	m->promised_node = j->node_id;
+	return 0;
+}
+
 /* Takes the caller or refuses it; promises its epoch first where that is new. */
 static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 {
@@ -92,24 +132,18 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 	if (!m->tops)
 		return mirror_refuse(m, c, REPL_REFUSE_TRANSPORT, -ENOTSUP,
 				     "this mirror has no such transport");
-	if (j->epoch < m->promised_epoch) {
-		snprintf(text, sizeof(text), "stale epoch %llu, this mirror has promised epoch %llu",
-			 (unsigned long long)j->epoch, (unsigned long long)m->promised_epoch);
-		return mirror_refuse(m, c, REPL_REFUSE_STALE_EPOCH, -ESTALE, text);
-	}
+	err = mirror_check_epoch(m, c);
+	if (err)
+		return err;
 	if (j->arena_bytes > m->cfg.arena_bytes) {
 		snprintf(text, sizeof(text), "the mirror's arena (%llu MiB) is smaller than the primary's (%llu MiB)",
 			 (unsigned long long)(m->cfg.arena_bytes >> 20),
 			 (unsigned long long)(j->arena_bytes >> 20));
 		return mirror_refuse(m, c, REPL_REFUSE_ARENA, -ENOSPC, text);
 	}
-	if (j->epoch > m->promised_epoch) {
-		err = m->ops->promise_epoch(m->ctx, j->epoch);
-		if (err)
-			return mirror_fail(m, err, "cannot store the promise of epoch %llu: %s",
-					   (unsigned long long)j->epoch, strerror(-err));
-		m->promised_epoch = j->epoch;
-	}
+	err = mirror_promise(m, j);
+	if (err)
+		return err;
 	m->epoch = j->epoch;
 	m->primary_lsn = j->last_lsn;
 	m->protocol = j->protocol;
@@ -121,9 +155,12 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 
 static int mirror_welcome(struct mirror *m, struct mirror_caller *c)
 {
+	struct epochs_entry e;
+	bool known = epochs_at(&m->epochs, m->durable_lsn, &e) && e.epoch == m->last_epoch;
 	struct handshake_welcome w = {
 		.last_lsn = m->durable_lsn,
 		.last_epoch = m->last_epoch,
+		.last_node = known ? e.node_id : 0,
 		.promised_epoch = m->promised_epoch,
 		.ring_bytes = m->cfg.ring_bytes,
 		.arena_bytes = m->cfg.arena_bytes,
@@ -136,7 +173,31 @@ static int mirror_welcome(struct mirror *m, struct mirror_caller *c)
 	return err ? mirror_fail(m, err, "%s: %s", c->peer, c->handshake.why) : 0;
 }
 
-/* What the primary wants first: a resync, or the lanes at once. */
+static int mirror_await_frame(struct mirror *m, int fd, void *buf, size_t cap,
+			      struct control_frame *ret_frame)
+{
+	int err =
+	    control_recv(fd, buf, cap, clock_mono_ns() + MIRROR_START_NS, &m->leave, ret_frame);
+
+	return err ? mirror_fail(m, err, "the primary did not begin: %s", strerror(-err)) : 0;
+}
+
+/* The history that our log is to have. */
+static int mirror_await_epochs(struct mirror *m, int fd)
+{
+	uint8_t buf[EPOCHS_BYTES_MAX];
+	struct control_frame f;
+	int err = mirror_await_frame(m, fd, buf, sizeof(buf), &f);
+
+	if (err)
+		return err;
+	if (f.type != REPL_EPOCHS || epochs_decode(buf, f.len, &m->primary_epochs) != 0)
+		return mirror_fail(m, -EPROTO, "the primary sends no history of its log");
+	return 0;
+}
+
+/* What the primary wants first: a resync, or the lanes at once. From START on we are being caught
+ * up. */
 static int mirror_await_start(struct mirror *m, int fd)
 {
 	uint8_t buf[REPL_SMALL_BYTES_MAX];
@@ -144,9 +205,9 @@ static int mirror_await_start(struct mirror *m, int fd)
 	int err;
 
 	for (;;) {
-		err = control_recv(fd, buf, sizeof(buf), clock_mono_ns() + MIRROR_START_NS, &m->leave, &f);
+		err = mirror_await_frame(m, fd, buf, sizeof(buf), &f);
 		if (err)
-			return mirror_fail(m, err, "the primary did not begin: %s", strerror(-err));
+			return err;
 		if (f.type == REPL_START)
 			break;
 		if (f.type != REPL_RESYNC_BEGIN)
@@ -157,6 +218,9 @@ static int mirror_await_start(struct mirror *m, int fd)
 	}
 	if (f.len != sizeof(struct repl_start) || get_be64(buf) != m->durable_lsn + 1)
 		return mirror_fail(m, -EPROTO, "the primary begins at the wrong LSN");
+	err = mirror_note_state(m, &m->primary_epochs, false);
+	if (err)
+		return err;
 	err = m->ops->resume ? m->ops->resume(m->ctx) : 0;
 	return err ? mirror_fail(m, err, "cannot go on: %s", strerror(-err)) : 0;
 }
@@ -207,6 +271,9 @@ static int mirror_notice(struct mirror *m, uint32_t imm)
 	case REPL_IMM_GOODBYE:
 		m->goodbye = true;
 		return 0;
+	case REPL_IMM_IN_SYNC:
+	case REPL_IMM_OUT_OF_SYNC:
+		return mirror_note_state(m, &m->epochs, imm == REPL_IMM_IN_SYNC);
 	default:
 		return mirror_fail(m, -EPROTO, "unexpected notice %#x", imm);
 	}
@@ -286,6 +353,8 @@ static void mirror_session(struct mirror *m, struct mirror_caller *c)
 
 	if (!err)
 		err = mirror_welcome(m, c);
+	if (!err)
+		err = mirror_await_epochs(m, c->fd);
 	if (!err)
 		err = mirror_await_start(m, c->fd);
 	if (!err)

@@ -18,6 +18,7 @@ static int primary_link_init(struct primary *p, unsigned index)
 	l->primary = p;
 	l->index = index;
 	l->addr = p->cfg.mirrors[index];
+	l->hold_lsn = UINT64_MAX;
 	l->read_buf = malloc(LINK_READ_BYTES);
 	pthread_mutex_init(&l->send_lock, NULL);
 	return l->read_buf ? 0 : -ENOMEM;
@@ -50,6 +51,8 @@ int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt, const
 	p->log = log;
 	p->ckpt = ckpt;
 	p->cfg = *cfg;
+	p->epochs = *cfg->epochs;
+	p->cfg.epochs = &p->epochs;
 	pthread_mutex_init(&p->lock, NULL);
 	thread_cond_init(&p->changed);
 	p->links = calloc(cfg->mirror_count ? cfg->mirror_count : 1, sizeof(*p->links));
@@ -166,6 +169,8 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 
 	*s = (struct link_stats){
 		.state = l->state,
+		.held_from_lsn = l->hold_lsn == UINT64_MAX ? 0 : l->hold_lsn,
+		.pace_bytes = l->hold_pace,
 		.acked_lsn = acked,
 		.applied_lsn = atomic_load_explicit(&l->applied_lsn, memory_order_relaxed),
 		.sent_lsn = atomic_load_explicit(&l->sent_lsn, memory_order_relaxed),

@@ -11,6 +11,7 @@
  * differ only in where the bytes come from.
  */
 #include "log/ckpt.h"
+#include "log/epoch.h"
 #include "log/oplog.h"
 #include "replication/addr.h"
 #include "replication/commit.h"
@@ -25,6 +26,7 @@ struct primary_config {
 	uint8_t key[32];
 	uint32_t node_id;
 	uint64_t epoch;
+	const struct epochs *epochs; /* the history of the log, this epoch the last of it; copied */
 	uint64_t arena_bytes;        /* a mirror with a smaller arena is refused */
 	unsigned lanes, poll_us;
 	uint64_t timeout_ns;         /* a live mirror silent for half of it falls out */
@@ -33,6 +35,10 @@ struct primary_config {
 	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */
 	/* Makes a fresh checkpoint if the newest is not reached by the log; blocks. For resync. */
 	int (*checkpoint)(void *ctx);
+	/* Durably: nothing is acknowledged without the mirror of that node; or, in false, before
+	 * the first acknowledgement without it. Links' threads, one after the other or not. After
+	 * an error of the latter no write is acknowledged any more. May be NULL. */
+	int (*note_sync)(void *ctx, uint32_t node_id, bool in);
 	void *ctx;
 };
 
@@ -52,6 +58,8 @@ struct link_stats {
 	uint64_t acked_lsn, applied_lsn, sent_lsn, lag_records, lag_bytes;
 	uint64_t sent_bytes, sent_records, reconnects, from_log_records;
 	uint64_t resync_done_bytes, resync_total_bytes, resync_rate_bytes; /* bytes a second */
+	uint64_t held_from_lsn;      /* the log is kept for it from here on; 0: it is not */
+	uint64_t pace_bytes; /* a second that it leaves to the writers; 0: they are not slowed */
 	unsigned lanes, lanes_down;
 	uint64_t rtt_ns; /* of the last heartbeat */
 };

@@ -10,6 +10,7 @@
  *                                       ←   CHALLENGE  features, nonce, proof     (or REFUSE)
  *   JOIN       who, epoch, wants, proof →
  *                                       ←   WELCOME    where it stands, proof     (or REFUSE)
+ *   EPOCHS     history of its log       →
  *   RESYNC_BEGIN, (FILE, DATA …) …, RESYNC_END → ← RESYNC_DONE                    (when needed)
  *   START                               →   then the transport's own exchange on the same connection
  *
@@ -17,6 +18,8 @@
  * bytes left out. Neither side says more than nonces and the volume's UUID before the other has
  * proved the key.
  */
+#include "log/epoch.h"
+
 #include <assert.h>
 #include <stdint.h>
 
@@ -29,7 +32,7 @@
 #define REPL_TEXT_BYTES 120
 #define REPL_NAME_BYTES 64
 #define REPL_DATA_BYTES_MAX (1U << 20) /* bytes of a file in one frame */
-#define REPL_SMALL_BYTES_MAX 256       /* payload of every frame but DATA */
+#define REPL_SMALL_BYTES_MAX 256       /* payload of every frame but DATA and EPOCHS */
 
 /* Records above the last acknowledged one that a mirror can hold; the primary sends no more. */
 #define REPL_WINDOW_RECORDS 16384
@@ -39,6 +42,11 @@
 #define REPL_ACK_SLOTS (REPL_ACK_WINDOW_BYTES / REPL_ACK_SLOT_BYTES)
 /* Immediate value of a notice without bytes: the sender leaves in good order. */
 #define REPL_IMM_GOODBYE 0xFFFFFF02U
+/* From the primary, always on lane 0, so that they stay in order: from now on nothing is
+ * acknowledged without this mirror; and, it may be. */
+#define REPL_IMM_IN_SYNC 0xFFFFFF03U
+#define REPL_IMM_OUT_OF_SYNC 0xFFFFFF04U
+#define REPL_SYNC_LANE 0
 
 enum repl_frame_type {
 	REPL_HELLO = 1,
@@ -52,6 +60,7 @@ enum repl_frame_type {
 	REPL_RESYNC_DATA,
 	REPL_RESYNC_END,
 	REPL_RESYNC_DONE,
+	REPL_EPOCHS, /* epochs_encode of log/epoch.h */
 	REPL_FRAME_TYPE_END
 };
 
@@ -64,6 +73,7 @@ enum repl_refusal {
 	REPL_REFUSE_BUSY,
 	REPL_REFUSE_TRANSPORT,
 	REPL_REFUSE_FAILED, /* the mirror has stopped: divergence, dead log */
+	REPL_REFUSE_OTHER_PRIMARY, /* the term is another node's: two were promoted */
 	REPL_REFUSE_END
 };
 
@@ -117,7 +127,8 @@ struct repl_welcome {
 	uint32_t node_id;
 	uint32_t window_records;
 	uint16_t lanes;
-	uint8_t zero[6];
+	uint8_t zero[2];
+	uint32_t last_node;      /* whose record that is, 0 when not known */
 	uint8_t proof[REPL_PROOF_BYTES];
 } __attribute__((packed));
 static_assert(sizeof(struct repl_welcome) == 88, "welcome");

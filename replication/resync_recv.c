@@ -138,13 +138,18 @@ static int resync_install(struct resync *r)
 {
 	struct mirror *m = r->m;
 	struct repl_resync_done done = { .lsn = htobe64(r->lsn) };
+	struct epochs_entry e;
 	uint64_t lsn;
-	int err = m->ops->resync_install(m->ctx, &lsn);
+	/* With the image comes its history; before install the volume counts as being resynced. */
+	int err = mirror_note_state(m, &m->primary_epochs, false);
 
+	if (!err)
+		err = m->ops->resync_install(m->ctx, &lsn);
 	if (err)
 		return err;
 	m->received_lsn = m->durable_lsn = m->applied_lsn = lsn;
-	m->last_epoch = r->epoch;
+	/* the image's own is that of the primary which wrote it, perhaps before its first record */
+	m->last_epoch = epochs_at(&m->epochs, lsn, &e) ? e.epoch : r->epoch;
 	atomic_store_explicit(&m->seen_received, lsn, memory_order_relaxed);
 	atomic_store_explicit(&m->seen_durable, lsn, memory_order_relaxed);
 	atomic_store_explicit(&m->seen_applied, lsn, memory_order_relaxed);
@@ -161,24 +166,18 @@ static void resync_show(struct mirror *m, bool on)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/*
- * Lets what only this mirror holds be kept. An epoch has one primary: in the image's own epoch our records up
- * to its LSN are in it, and those above the primary's last are ours alone. Of another epoch we can't
- * tell where the histories part, so all counts.
- */
+/* Lets what only this mirror holds be kept: what lies behind the last record known to be the
+ * primary's too. */
 static int resync_keep(const struct resync *r)
 {
 	struct mirror *m = r->m;
-	uint64_t after_lsn = 0;
+	uint64_t primary_lsn = m->primary_lsn > r->lsn ? m->primary_lsn : r->lsn;
+	uint64_t common =
+	    epochs_common(&m->epochs, m->durable_lsn, &m->primary_epochs, primary_lsn);
 
-	if (m->durable_lsn == 0 || !m->ops->resync_keep)
+	if (common >= m->durable_lsn || !m->ops->resync_keep)
 		return 0;
-	if (m->last_epoch == r->epoch) {
-		if (m->durable_lsn <= r->lsn)
-			return 0;
-		after_lsn = r->lsn < m->primary_lsn ? r->lsn : m->primary_lsn;
-	}
-	return m->ops->resync_keep(m->ctx, after_lsn, m->durable_lsn, m->last_epoch);
+	return m->ops->resync_keep(m->ctx, common, m->durable_lsn, m->last_epoch);
 }
 
 static int resync_run(struct resync *r)
@@ -194,6 +193,7 @@ static int resync_run(struct resync *r)
 	/* From here on nothing is left of what the mirror held. */
 	m->received_lsn = m->durable_lsn = m->applied_lsn = 0;
 	m->last_epoch = 0;
+	m->epochs.count = 0;
 	m->wanted_pool = 0;
 	err = resync_receive_files(r);
 	if (r->file >= 0)

@@ -24,75 +24,48 @@
 #define RESYNC_FRAME_NS (60 * NSEC_PER_SEC)
 #define RESYNC_INSTALL_NS (600 * NSEC_PER_SEC)
 
-/* Epoch of the record lsn in the log. -ESTALE when it is not there any more. */
-static int resync_log_epoch(struct link *l, uint64_t lsn, uint64_t *ret_epoch)
+/* Says once a session what the mirror holds and we do not. */
+static void resync_warn_diverged(struct link *l, const struct epochs_entry *ours)
 {
-	struct record r;
-	size_t len, bytes;
-	uint64_t last;
-	int err = oplog_read(l->primary->log, lsn, l->read_buf, LINK_READ_BYTES, &len, &last);
+	char addr[sizeof(l->addr.host) + 16], here[EPOCH_TEXT_BYTES] = "none",
+					      there[EPOCH_TEXT_BYTES];
 
-	l->read_len = l->read_pos = 0;
-	if (!err)
-		err = record_decode(l->read_buf, len, &r, &bytes);
-	if (err)
-		return err;
-	*ret_epoch = r.epoch;
-	return 0;
+	addr_format(&l->addr, addr, sizeof(addr));
+	if (ours)
+		epoch_format(ours->epoch, here);
+	diag_warn("mirror %s holds a record %llu of epoch %s (node %08x), this primary has %s: it "
+		  "gets a resync, and keeps "
+		  "what that removes in a file cut-* of its volume",
+		  addr, (unsigned long long)l->welcome.last_lsn,
+		  epoch_format(l->welcome.last_epoch, there), l->welcome.last_node,
+		  ours ? here : "none of that number");
 }
 
-/* Whether the record the mirror ends with is ours: same LSN, same epoch. lsn is in our history or
- * just before it. */
-static int resync_same_history(struct link *l, uint64_t lsn, uint64_t epoch, bool *ret_same)
+/*
+ * An epoch is one life of one primary, so the record that the mirror ends with is ours, with all
+ * before it, exactly when ours of that LSN is of the same epoch and node. Else it diverged, or we
+ * no longer know.
+ */
+bool resync_needed(struct link *l)
 {
-	struct ckpt_info infos[2];
-	uint64_t ours = 0;
-	int n, err = resync_log_epoch(l, lsn, &ours);
-
-	if (!err) {
-		*ret_same = ours == epoch;
-		return 0;
-	}
-	if (err != -ESTALE && err != -EAGAIN)
-		return err;
-	n = ckpt_list(l->primary->ckpt, infos);
-	for (int i = 0; i < n; i++) {
-		if (infos[i].lsn == lsn) {
-			*ret_same = infos[i].epoch == epoch;
-			return 0;
-		}
-	}
-	/* Rewound here. One epoch has one primary: if the record after it is of the same, so was ours. */
-	*ret_same = resync_log_epoch(l, lsn + 1, &ours) == 0 && ours == epoch;
-	return 0;
-}
-
-int resync_needed(struct link *l, bool *ret_needed)
-{
+	const struct handshake_welcome *w = &l->welcome;
 	uint64_t first = oplog_first_lsn(l->primary->log);
 	uint64_t last = oplog_last_lsn(l->primary->log);
-	uint64_t theirs = l->welcome.last_lsn;
-	bool same = true;
-	int err = 0;
+	struct epochs_entry e;
 
-	if (theirs > last) {
-		char text[sizeof(l->addr.host) + 16];
-
-		addr_format(&l->addr, text, sizeof(text));
-		diag_warn("mirror %s holds records up to LSN %llu, this primary up to %llu: it gets a resync, and keeps "
-			  "what that removes in a file cut-* of its volume", text, (unsigned long long)theirs,
-			  (unsigned long long)last);
+	if (w->last_lsn > last) {
+		resync_warn_diverged(l, NULL);
+		return true;
 	}
-	if (theirs > last || (first ? theirs + 1 < first : theirs != last)) {
-		*ret_needed = true;
-		return 0;
+	if (w->last_lsn > 0) {
+		if (!epochs_at(&l->primary->epochs, w->last_lsn, &e))
+			return true;
+		if (e.epoch != w->last_epoch || e.node_id != w->last_node) {
+			resync_warn_diverged(l, &e);
+			return true;
+		}
 	}
-	if (theirs > 0)
-		err = resync_same_history(l, theirs, l->welcome.last_epoch, &same);
-	if (err)
-		return link_fail(l, err, "cannot read the log: %s", strerror(-err));
-	*ret_needed = !same;
-	return 0;
+	return first ? w->last_lsn + 1 < first : w->last_lsn != last;
 }
 
 /* The log goes on where the image ends. */
@@ -176,6 +149,9 @@ static int resync_send_bytes(struct link *l, int fd, int file, uint64_t bytes, u
 		done += n;
 		sum = atomic_fetch_add_explicit(&l->resync_done, n, memory_order_relaxed) + n;
 		elapsed = clock_mono_ns() - began_ns;
+		link_hold_resync(l, sum,
+				 atomic_load_explicit(&l->resync_total, memory_order_relaxed),
+				 clock_mono_ns());
 		atomic_store_explicit(&l->resync_rate,
 				      (uint64_t)((double)sum * 1e9 / (double)(elapsed + 1)),
 				      memory_order_relaxed);
@@ -251,6 +227,7 @@ int resync_send(struct link *l, int fd)
 	if (err)
 		return link_fail(l, err == -ENOSPC ? -EIO : err, "no checkpoint to resync from: %s",
 				 strerror(-err));
+	link_hold_begin(l, info.lsn + 1, 0);
 	err = resync_send_image(l, fd, &info);
 	if (!err)
 		err = resync_await_done(l, fd, info.lsn);

@@ -26,7 +26,9 @@ static void fuzz_frame(const uint8_t *p, size_t len)
 	if (len < sizeof(struct repl_frame))
 		return;
 	if (control_frame_decode(p, &f) == 0) {
-		must(f.len <= (f.type == REPL_RESYNC_DATA ? REPL_DATA_BYTES_MAX : REPL_SMALL_BYTES_MAX));
+		must(f.len <= (f.type == REPL_RESYNC_DATA ? REPL_DATA_BYTES_MAX :
+			       f.type == REPL_EPOCHS      ? EPOCHS_BYTES_MAX :
+							    REPL_SMALL_BYTES_MAX));
 		must(f.type >= REPL_HELLO && f.type < REPL_FRAME_TYPE_END);
 	}
 	control_frame_intact(p, p + sizeof(struct repl_frame), len - sizeof(struct repl_frame));
@@ -66,6 +68,18 @@ static void fuzz_refuse(const uint8_t *p, size_t len)
 	must(handshake_refusal_errno(r.code) < 0);
 }
 
+static void fuzz_epochs(const uint8_t *p, size_t len)
+{
+	uint8_t again[EPOCHS_BYTES_MAX];
+	struct epochs t;
+
+	if (epochs_decode(p, len, &t))
+		return;
+	must(t.count <= EPOCHS_MAX &&
+	     epochs_common(&t, UINT64_MAX, &t, UINT64_MAX) == (t.count ? UINT64_MAX : 0));
+	must(epochs_encode(&t, again) == len && memcmp(again, p, len) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct repl_hello hello;
@@ -73,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0)
 		return 0;
-	switch (data[0] % 6) {
+	switch (data[0] % 7) {
 	case 0:
 		fuzz_frame(data + 1, size - 1);
 		break;
@@ -88,6 +102,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 4:
 		fuzz_welcome(data + 1, size - 1);
+		break;
+	case 5:
+		fuzz_epochs(data + 1, size - 1);
 		break;
 	default:
 		fuzz_refuse(data + 1, size - 1);

@@ -22,7 +22,11 @@ static void check_round_trip(const struct volume_super *s)
 	if (volume_super_decode(again, &t) != 0 || memcmp(s->uuid, t.uuid, sizeof(t.uuid)) != 0 ||
 	    strcmp(s->label, t.label) != 0 || s->state != t.state || s->node_id != t.node_id ||
 	    s->sequence != t.sequence || s->log_bytes != t.log_bytes ||
-	    s->promised_epoch != t.promised_epoch || s->is_pmem != t.is_pmem)
+	    s->promised_epoch != t.promised_epoch || s->is_pmem != t.is_pmem ||
+	    s->promised_node != t.promised_node || s->sync_epoch != t.sync_epoch ||
+	    s->sync_count != t.sync_count ||
+	    memcmp(s->sync_nodes, t.sync_nodes, sizeof(t.sync_nodes)) != 0 ||
+	    !epochs_equal(&s->epochs, &t.epochs))
 		abort();
 }
 

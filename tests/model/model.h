@@ -29,6 +29,7 @@ struct model {
 	char history[MODEL_HISTORY][512]; /* the ones before, by step */
 	unsigned times_every;      /* how often, in operations, all times are watched; 0: never */
 	bool times_watched, times_differ;
+	bool times_piped;          /* bytes went into a FIFO: see model_times.c */
 	uint8_t buf[SIDES][MODEL_FILE_MAX + 1];
 };
 
@@ -51,16 +52,19 @@ off_t model_off(struct model *m);
 bool model_fd(struct model *m, unsigned *ret_i); /* an open pair, or false */
 void model_compare_fd(struct model *m, unsigned i);
 
-/* model_more.c: appends through several descriptors, holes, unlinked files, listings that change, statfs. */
+/* model_more.c: appends through several descriptors, holes, unlinked files, listings that change,
+ * statfs, FIFOs. */
 void model_op_append(struct model *m);
 void model_op_seek(struct model *m);
 void model_op_unlinked(struct model *m);
 void model_op_list(struct model *m);
 void model_op_statfs(struct model *m);
+void model_op_fifo(struct model *m);
 
 /*
  * model_times.c: around one operation of times_every, whether mtime and ctime of each object moved (the same on both
- * sides). The operation sets times_differ where an ordinary filesystem is no model.
+ * sides). The operation sets times_differ where an ordinary filesystem is no model, and times_piped
+ * where only its FIFOs are none.
  */
 void model_times_begin(struct model *m);
 void model_times_end(struct model *m);

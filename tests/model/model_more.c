@@ -217,3 +217,31 @@ void model_op_statfs(struct model *m)
 			   (unsigned long long)sv.f_bfree, (unsigned long long)sv.f_blocks, (unsigned long long)sv.f_bavail,
 			   (unsigned long long)sv.f_ffree, (unsigned long long)sv.f_files, sv.f_namemax);
 }
+
+/* One that stays: bytes go through it alike, and chmod moves its ctime. */
+void model_op_fifo(struct model *m)
+{
+	static const char path[] = "pipe";
+	unsigned kind = (unsigned)model_below(m, 3);
+	size_t len = 1 + model_below(m, 4000);
+	int fd[SIDES];
+	long long r;
+
+	model_fill(m, len);
+	model_say(m, "fifo", path, NULL, kind, (long long)len);
+	if (faccessat(m->root[SIDE_B], path, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+		BOTH(m, r, mknodat(m->root[side], path, S_IFIFO | 0600, 0));
+	} else if (kind == 0) {
+		BOTH(m, r, fchmodat(m->root[side], path, (mode_t)(0600 | len % 8), 0));
+	} else {
+		m->times_piped = true;
+		BOTH(m, r, (fd[side] = openat(m->root[side], path, O_RDWR | O_NONBLOCK)) >= 0 ? 0 : -1);
+		BOTH(m, r, write(fd[side], m->buf[side], len));
+		BOTH(m, r, read(fd[side], m->buf[side], len));
+		if (memcmp(m->buf[SIDE_A], m->buf[SIDE_B], len) != 0)
+			model_fail(m, "other bytes come out of the FIFO on a");
+		BOTH(m, r, close(fd[side]));
+	}
+	(void)r;
+	model_compare_path(m, path);
+}

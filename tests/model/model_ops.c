@@ -151,7 +151,7 @@ static void op_write(struct model *m)
 		BOTH(m, r, pwrite(m->fds[side][i], m->buf[side], len, off));
 	else
 		BOTH(m, r, write(m->fds[side][i], m->buf[side], len > 8192 ? 8192 : len));
-	(void)r;
+	m->times_piped = r > 0;
 	model_compare_fd(m, i);
 }
 
@@ -258,6 +258,7 @@ static void op_put(struct model *m)
 	BOTH(m, r, (fd[side] = openat(m->root[side], path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK, 0600)) >= 0 ? 0 : -1);
 	if (r == 0) {
 		BOTH(m, r, write(fd[side], m->buf[side], len));
+		m->times_piped = r > 0;
 		BOTH(m, r, close(fd[side]));
 	}
 	model_compare_path(m, path);
@@ -444,6 +445,7 @@ static const struct {
 	{ op_two_paths, 12 },	{ op_make, 6 },	      { op_remove, 6 },	    { op_attributes, 8 },
 	{ op_copy, 3 },		{ op_xattr, 4 },      { model_op_append, 3 },
 	{ model_op_seek, 4 },	{ model_op_unlinked, 3 }, { model_op_list, 2 }, { model_op_statfs, 1 },
+	{ model_op_fifo, 2 },
 };
 #define MODEL_OPS (sizeof(model_table) / sizeof(model_table[0]))
 

@@ -44,6 +44,7 @@ run() # OPTIONS-OF-MOUNT THOUSANDS MODEL-ARGUMENTS...
 run '' 100
 [ "$checkpoints" -ge 3 ] || [ "$share" -lt 100 ] || fail "only $checkpoints checkpoints: the log was not small enough"
 run '' 70 --crash-every 3500 --crash-command "$tmp/crash ''"
+run '' 4 --times-every 1
 mkdir "$mnt/probe" "$tmp/b/probe"
 if python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.a", b"b")' "$tmp/b/probe" 2>/dev/null; then
 	run xattr 20 --xattr

@@ -27,10 +27,13 @@
 #include <unistd.h>
 
 #define RIG_RECORDS_MAX 40000
-#define RIG_DATA_MAX 6000
 #define RIG_LOG_BYTES (16ULL << 20)
 #define RIG_TIMEOUT_NS (4 * NSEC_PER_SEC)
 #define RIG_WAIT_NS (20 * NSEC_PER_SEC)
+
+static size_t rig_data_max = 6000; /* bytes of a large record, of which each seventh is one */
+
+static bool rig_admits; /* writers ask for log room first, as fs/ does */
 
 static const uint8_t rig_uuid[16] = "volume of test 1";
 static const uint8_t rig_key[32] = "the key of volume of test number";
@@ -46,6 +49,10 @@ struct rig_node {
 	uint64_t last_lsn;                 /* lock */
 	uint64_t epoch;
 	uint64_t promised;                 /* kv-mirror's */
+	uint32_t promised_node;
+	struct epochs epochs;              /* kv-mirror's, or the primary's */
+	_Atomic uint64_t sync_epoch;       /* a mirror's */
+	_Atomic unsigned noted_in, noted_out; /* a primary's */
 	_Atomic unsigned checkpoints, resyncs, keeps;
 	uint64_t kept_after, kept_last, kept_epoch; /* of the last keep */
 	atomic_bool want_checkpoint;
@@ -69,7 +76,7 @@ static inline void rig_node_open(struct rig_node *n, const char *dir, const char
 	ck_assert_int_eq(mkdir(n->path, 0700), 0);
 	n->dirfd = open(n->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	n->node_id = node_id;
-	n->epoch = n->promised = 1;
+	n->epoch = epoch_make(1, 1);
 	pthread_mutex_init(&n->lock, NULL);
 	memcpy(cfg.uuid, rig_uuid, 16);
 	ck_assert_int_eq(oplog_create(&logdev_pmemlog_ops, n->dirfd, RIG_LOG_BYTES), 0);
@@ -100,6 +107,8 @@ static inline int rig_checkpoint(void *ctx)
 	uint32_t bytes;
 	int err;
 
+	if (rig_admits && n->commit)
+		(void)commit_switch_log(n->commit); /* as fs/ does; -EBUSY is fine */
 	pthread_mutex_lock(&n->lock);
 	lsn = n->last_lsn;
 	/* the primary's store runs ahead of its log */
@@ -205,12 +214,22 @@ static inline int rig_resync_install(void *ctx, uint64_t *ret_lsn)
 	return err;
 }
 
-static inline int rig_promise(void *ctx, uint64_t epoch)
+static inline int rig_promise(void *ctx, uint64_t epoch, uint32_t node)
 {
 	struct rig_node *n = ctx;
 
-	ck_assert_uint_gt(epoch, n->promised);
+	ck_assert_uint_ge(epoch, n->promised);
 	n->promised = epoch;
+	n->promised_node = node;
+	return 0;
+}
+
+static inline int rig_note_state(void *ctx, const struct epochs *epochs, uint64_t sync_epoch)
+{
+	struct rig_node *n = ctx;
+
+	n->epochs = *epochs;
+	n->sync_epoch = sync_epoch;
 	return 0;
 }
 
@@ -221,6 +240,7 @@ static const struct mirror_ops rig_mirror_ops = {
 	.resync_begin = rig_resync_begin,
 	.resync_install = rig_resync_install,
 	.promise_epoch = rig_promise,
+	.note_state = rig_note_state,
 };
 
 static inline struct mirror_config rig_mirror_config(struct rig_node *n)
@@ -228,6 +248,9 @@ static inline struct mirror_config rig_mirror_config(struct rig_node *n)
 	struct mirror_config cfg = {
 		.node_id = n->node_id,
 		.promised_epoch = n->promised,
+		.promised_node = n->promised_node,
+		.sync_epoch = n->sync_epoch,
+		.epochs = &n->epochs,
 		.last_lsn = n->last_lsn,
 		.arena_bytes = 1 << 30,
 		.ring_bytes = 4 << 20,
@@ -276,18 +299,29 @@ static inline void rig_want(void *ctx)
 	n->want_checkpoint = true;
 }
 
+static inline int rig_note_sync(void *ctx, uint32_t node_id, bool in)
+{
+	struct rig_node *n = ctx;
+
+	(void)node_id;
+	(*(in ? &n->noted_in : &n->noted_out))++;
+	return 0;
+}
+
 static inline struct primary_config rig_primary_config(struct rig_node *n, const struct addr *mirrors,
 							unsigned count, unsigned lanes)
 {
 	struct primary_config cfg = {
 		.node_id = n->node_id,
 		.epoch = n->epoch,
+		.epochs = &n->epochs,
 		.arena_bytes = 1 << 30,
 		.lanes = lanes,
 		.timeout_ns = RIG_TIMEOUT_NS,
 		.mirrors = mirrors,
 		.mirror_count = count,
 		.checkpoint = rig_checkpoint,
+		.note_sync = rig_note_sync,
 		.ctx = n,
 	};
 
@@ -309,6 +343,7 @@ static inline void rig_commit_start(struct rig_node *n, enum commit_protocol pro
 		.ctx = n,
 	};
 
+	ck_assert_int_eq(epochs_begin(&n->epochs, n->epoch, cfg.next_lsn, n->node_id), 0);
 	ck_assert_int_eq(commit_create(n->log, &cfg, &n->commit), 0);
 }
 
@@ -324,9 +359,9 @@ static inline void rig_primary_stop(struct rig_node *n)
 struct rig_op {
 	struct op op;
 	uint8_t head[256];
-	uint8_t data[RIG_DATA_MAX];
 	_Atomic unsigned *done, *failed;
 	_Atomic unsigned *freed;
+	uint8_t data[];
 };
 
 static inline void rig_op_complete(struct op *op, int err)
@@ -352,7 +387,7 @@ static const struct op_ops rig_op_ops = { .complete = rig_op_complete, .release 
 static inline size_t rig_data(uint64_t lsn, uint64_t seed, uint8_t *out)
 {
 	uint64_t x = (lsn + seed * 1000003) * 0x9E3779B97F4A7C15ULL;
-	size_t len = lsn % 7 == 0 ? x % RIG_DATA_MAX : x % 200;
+	size_t len = lsn % 7 == 0 ? x % rig_data_max : x % 200;
 
 	for (size_t i = 0; i < len; i++)
 		out[i] = (uint8_t)(x >> (i % 8 * 8)) ^ (uint8_t)i;
@@ -362,10 +397,16 @@ static inline size_t rig_data(uint64_t lsn, uint64_t seed, uint8_t *out)
 static inline void rig_write(struct rig_node *n, uint64_t seed, _Atomic unsigned *done,
 			     _Atomic unsigned *failed, _Atomic unsigned *freed)
 {
-	struct rig_op *r = calloc(1, sizeof(*r));
+	struct rig_op *r = calloc(1, sizeof(*r) + rig_data_max);
 	struct record rec = { .opcode = RECORD_WRITE, .ino = 2, .gen = 1 };
 	uint32_t crc;
 
+	if (rig_admits) { /* about what a record takes */
+		r->op.admitted_bytes = (uint32_t)(200 + rig_data_max / 14);
+		ck_assert_int_eq(commit_admit(n->commit, r->op.admitted_bytes, false,
+					      clock_mono_ns() + RIG_WAIT_NS),
+				 0);
+	}
 	r->done = done;
 	r->failed = failed;
 	r->freed = freed;

@@ -2,6 +2,7 @@
 /* A node without FUSE and without a peer: which state it recovers, and a mirror's hooks called as kv-mirror does. */
 #include "tests/unit/node_crash.h"
 
+#include "common/crc32c.h"
 #include "common/io.h"
 #include "tests/unit/unit_main.h"
 
@@ -103,9 +104,9 @@ START_TEST(rejected_checkpoint_is_no_base)
 
 	volume_make(OPTIONS_MOUNT);
 	n = node_start();
-	put_many(n, 5, 1);
+	put_many(n, 5, n->epoch);
 	ck_assert_int_eq(node_ckpt_run(n), 0);
-	put_many(n, 5, 1);
+	put_many(n, 5, n->epoch);
 	bad_checkpoint(n);
 	node_close(n);
 
@@ -113,7 +114,7 @@ START_TEST(rejected_checkpoint_is_no_base)
 	number = n->recovered.ckpt_number;
 	ck_assert_uint_eq(n->recovered.ckpt_lsn, 5);
 	ck_assert_uint_eq(n->recovered.replayed, 5);
-	put_many(n, 5, 1);
+	put_many(n, 5, n->epoch);
 	ck_assert_int_eq(node_ckpt_run(n), 0);
 	node_close(n);
 
@@ -253,6 +254,225 @@ START_TEST(checkpoint_at_an_epoch_change)
 }
 END_TEST
 
+static struct volume_super super_on_media(void)
+{
+	struct volume_super s;
+	const char *why = "";
+	struct volume *v;
+
+	ck_assert_int_eq(volume_open(volume.path, true, &v, &why), 0);
+	s = v->super;
+	volume_close(v);
+	return s;
+}
+
+/* Each start of a primary has an epoch of its own, on media before its first record. */
+START_TEST(each_start_is_an_epoch)
+{
+	struct volume_super s;
+	struct node *n;
+
+	volume_make(OPTIONS_MOUNT);
+	for (uint64_t i = 1; i <= 5; i++) {
+		n = node_start();
+		ck_assert_uint_eq(n->epoch, epoch_make(1, i));
+		s = super_on_media();
+		ck_assert_uint_eq(s.promised_epoch, n->epoch);
+		ck_assert_uint_eq(s.promised_node, s.node_id);
+		if (i != 3) /* one that writes nothing leaves no trace in the history */
+			put_many(n, 10, n->epoch);
+		if (i == 2)
+			ck_assert_int_eq(node_ckpt_run(n), 0);
+		node_close(n);
+	}
+	s = super_on_media();
+	ck_assert_uint_eq(s.epochs.count, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert_uint_eq(s.epochs.entry[i].epoch, epoch_make(1, i < 2 ? i + 1 : i + 2));
+		ck_assert_uint_eq(s.epochs.entry[i].first_lsn, 10 * i + 1);
+		ck_assert_uint_eq(s.epochs.entry[i].node_id, 1);
+	}
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+static int try_promote(bool force, char why[NODE_WHY_BYTES])
+{
+	struct node *n = NULL;
+	int err;
+
+	options_init(&volume.opt, OPTIONS_MOUNT);
+	volume.opt.arena_bytes = 64 << 20;
+	volume.opt.mr_cache_bytes = 0;
+	volume.opt.inodes_max = 4096;
+	volume.opt.min_mirrors = 0;
+	volume.opt.promote = true;
+	volume.opt.force = force;
+	crash_volume_restart(&volume, UINT_MAX);
+	err = node_open(&volume.opt, volume.path, &volume.media, &n, why);
+	node_close(n);
+	return err;
+}
+
+/* _i: 0 never told that it is in sync, 1 in sync once and now being caught up, 2 in sync. */
+START_TEST(promotion_asks_whether_in_sync)
+{
+	const uint64_t epoch = epoch_make(1, 7);
+	struct epochs epochs = { .count = 1, .entry = { { epoch, 1, 77 } } };
+	char why[NODE_WHY_BYTES] = "";
+	struct volume_super s;
+	struct node *n;
+	bool in_sync = _i == 2;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	ck_assert_int_eq(node_mirror_ops.promise_epoch(n, epoch, 77), 0);
+	ck_assert_int_eq(node_mirror_ops.note_state(n, &epochs, 0), 0);
+	put_many(n, 5, epoch);
+	if (_i)
+		ck_assert_int_eq(node_mirror_ops.note_state(n, &epochs, epoch), 0);
+	if (_i == 1)
+		ck_assert_int_eq(node_mirror_ops.note_state(n, &epochs, 0), 0);
+	node_close(n);
+	if (!in_sync) {
+		ck_assert_int_eq(try_promote(false, why), -ESTALE);
+		ck_assert_msg(strstr(why, "not in sync") && strstr(why, "promote,force"), "%s",
+			      why);
+		s = super_on_media();
+		ck_assert(s.is_mirror && s.promised_epoch == epoch); /* nothing was changed */
+	}
+	ck_assert_msg(try_promote(!in_sync, why) == 0, "%s", why);
+	s = super_on_media();
+	ck_assert(!s.is_mirror);
+	ck_assert_uint_eq(s.promised_epoch, epoch_make(2, 1));
+	ck_assert_uint_eq(s.promised_node, s.node_id);
+	ck_assert_uint_eq(s.sync_epoch, 0);
+	ck_assert_uint_eq(s.epochs.count, 2);
+	ck_assert_uint_eq(s.epochs.entry[1].first_lsn, 6);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+START_TEST(set_in_sync_is_on_media)
+{
+	struct volume_super s;
+	struct node *n;
+
+	volume_make(OPTIONS_MOUNT);
+	n = node_start();
+	for (uint32_t i = 1; i <= VOLUME_SYNC_MAX + 1; i++)
+		ck_assert_int_eq(node_note_sync(n, 100 + i, true), 0);
+	ck_assert_uint_eq(super_on_media().sync_count, VOLUME_SYNC_MAX);
+	for (uint32_t i = 1; i <= VOLUME_SYNC_MAX; i++)
+		if (i != 5)
+			ck_assert_int_eq(node_note_sync(n, 100 + i, false), 0);
+	ck_assert_int_eq(node_note_sync(n, 105, true), 0);
+	s = super_on_media();
+	ck_assert_uint_eq(s.sync_count, 1);
+	ck_assert_uint_eq(s.sync_nodes[0], 105);
+	node_close(n);
+	n = node_start(); /* nothing is acknowledged with it until it is in sync again */
+	ck_assert_uint_eq(super_on_media().sync_count, 0);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+static uint8_t bytes[VALUE_CHUNK_BYTES];
+
+/* One WRITE, applied and then logged, as a full arena allows. 0 or -ENOSPC; with a checkpoint when
+ * the log is full. */
+static int put_bytes(struct node *n, uint64_t ino, uint64_t offset, uint32_t len, uint64_t *ckpts)
+{
+	uint8_t head[RECORD_HEAD_MAX];
+	struct record r = { .opcode = RECORD_WRITE,
+			    .ino = ino,
+			    .gen = 1,
+			    .timestamp_ns = 1000,
+			    .lsn = node_lsn(n) + 1,
+			    .epoch = n->epoch,
+			    .data = bytes,
+			    .data_len = len };
+	struct iovec iov[2] = { { .iov_base = head }, { bytes, len } };
+	int err;
+
+	memset(bytes, (int)(r.lsn % 251) + 1, sizeof(bytes));
+	r.u.write.offset = offset;
+	iov[0].iov_len = record_head_bytes(&r);
+	record_encode_head(&r, head);
+	record_seal(head, iov[0].iov_len, r.lsn, r.epoch, crc32c(0, bytes, len), len);
+	err = node_apply(n, &r);
+	if (err)
+		return err;
+	err = oplog_append(n->log, iov, 2, r.lsn, 1, true);
+	if (err == -ENOSPC) {
+		ck_assert_int_eq(oplog_switch(n->log, n->epoch), 0);
+		ck_assert_int_eq(oplog_append(n->log, iov, 2, r.lsn, 1, true), 0);
+		ck_assert_int_eq(node_ckpt_run(n), 0);
+		(*ckpts)++;
+		err = 0;
+	}
+	ck_assert_int_eq(err, 0);
+	return 0;
+}
+
+#define FULL_FILES 24
+
+static void digest_of(struct node *n, uint8_t out[16])
+{
+	store_digest(n->store, out);
+}
+
+/*
+ * Filled to the last slot with values of all sizes, in an order that depends on _i, then written
+ * over in place, as far as that goes. Whatever fitted while it ran must fit the next time, with the
+ * same arena; and what is free then is no more than the arena.
+ */
+START_TEST(full_arena_recovers)
+{
+	uint64_t inos[FULL_FILES], ckpts = 0, seed = (uint64_t)_i * 7919 + 1;
+	uint64_t size[FULL_FILES] = { 0 };
+	uint8_t before[16], after[16];
+	unsigned refused = 0;
+	struct node *n;
+
+	volume_make(OPTIONS_MOUNT);
+	volume.opt.arena_bytes = 32 << 20;
+	n = node_start();
+	for (unsigned i = 0; i < FULL_FILES; i++) {
+		inos[i] = 2 + i;
+		put(n, n->epoch);
+	}
+	while (refused < 200) {
+		unsigned f;
+		uint32_t len;
+
+		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+		f = (unsigned)(seed >> 33) % FULL_FILES;
+		len = _i % 2 && f < 20 ? 100U + (uint32_t)(seed >> 40) % 60000 : VALUE_CHUNK_BYTES;
+		if (put_bytes(n, inos[f], size[f], len, &ckpts) == 0)
+			size[f] += len;
+		else
+			refused++;
+	}
+	ck_assert_uint_gt(ckpts, 10);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned f = 0; f < FULL_FILES; f++)
+			for (uint64_t at = 0; at + VALUE_CHUNK_BYTES <= size[f];
+			     at += VALUE_CHUNK_BYTES)
+				put_bytes(n, inos[f], at, VALUE_CHUNK_BYTES, &ckpts);
+		digest_of(n, before);
+		node_close(n);
+		n = node_start();
+		digest_of(n, after);
+		ck_assert_mem_eq(before, after, sizeof(after));
+		ck_assert_uint_le(slab_available_bytes(n->slab), 32 << 20);
+	}
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
 /* All of a file in the volume; the caller frees it. */
 static uint8_t *read_file(const char *name, size_t *ret_len)
 {
@@ -296,14 +516,14 @@ START_TEST(keeps_what_a_resync_removes)
 	node_mirror_ops.want_checkpoint(n, 1); /* on to the other pool */
 	put_many(n, 5, 2);
 	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 0, 10, 2), 0);
-	check_cut("cut-2-1-10", 1, 10);
+	check_cut("cut-0.2-1-10", 1, 10);
 	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 7, 10, 2), 0);
 	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 7, 10, 2), 0);
-	check_cut("cut-2-8-10", 8, 10);
+	check_cut("cut-0.2-8-10", 8, 10);
 	/* what can't be kept is said, and nothing is left under a name */
 	ck_assert_int_eq(mkdirat(volume.dirfd, "cut.tmp", 0700), 0);
 	ck_assert_int_eq(node_mirror_ops.resync_keep(n, 8, 10, 2), -EISDIR);
-	ck_assert_int_ne(faccessat(volume.dirfd, "cut-2-9-10", F_OK, 0), 0);
+	ck_assert_int_ne(faccessat(volume.dirfd, "cut-0.2-9-10", F_OK, 0), 0);
 	node_close(n);
 	crash_volume_remove(&volume);
 }
@@ -319,6 +539,10 @@ int main(void)
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
 	tcase_add_test(t, keeps_what_a_resync_removes);
+	tcase_add_loop_test(t, full_arena_recovers, 0, 6);
+	tcase_add_test(t, each_start_is_an_epoch);
+	tcase_add_loop_test(t, promotion_asks_whether_in_sync, 0, 3);
+	tcase_add_test(t, set_in_sync_is_on_media);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }

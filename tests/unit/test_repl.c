@@ -223,7 +223,7 @@ static void resync_from_another(uint64_t epoch, unsigned less)
 	rig_expect_same(&rig.p, &rig.m[0]);
 	mirror_lsn = oplog_last_lsn(rig.m[0].log);
 	rig_primary_stop(&rig.p);
-	rig.m[1].epoch = rig.m[1].promised = epoch;
+	rig.m[1].epoch = epoch;
 	ck_assert_int_eq(oplog_start(rig.m[1].log, 1, epoch), 0);
 	rig_commit_start(&rig.m[1], COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	ck_assert_uint_eq(rig_write_many(&rig.m[1], 150 - less, 8, 7), 0);
@@ -240,24 +240,24 @@ static void resync_from_another(uint64_t epoch, unsigned less)
 	ck_assert_uint_eq(rig.m[0].resyncs, 1);
 	ck_assert_uint_eq(rig.m[0].keeps, 1);
 	ck_assert_uint_eq(rig.m[0].kept_last, mirror_lsn);
-	ck_assert_uint_eq(rig.m[0].kept_epoch, 1);
+	ck_assert_uint_eq(rig.m[0].kept_epoch, epoch_make(1, 1));
 }
 
 /* The mirror holds records of an older epoch that the new primary never had. */
 START_TEST(resyncs_diverged_mirror)
 {
-	resync_from_another(2, 0);
-	ck_assert_uint_eq(rig.m[0].promised, 2);
+	resync_from_another(epoch_make(2, 1), 0);
+	ck_assert_uint_eq(rig.m[0].promised, epoch_make(2, 1));
+	ck_assert_uint_eq(rig.m[0].promised_node, rig.m[1].node_id);
 	ck_assert_uint_eq(rig.m[0].kept_after, 0);
 	rig_close(&rig);
 }
 END_TEST
 
-/* As after a primary that lost the end of its log. */
 START_TEST(resyncs_mirror_that_is_ahead)
 {
-	resync_from_another(1, 90);
-	ck_assert_uint_eq(rig.m[0].kept_after, 120);
+	resync_from_another(epoch_make(2, 1), 90);
+	ck_assert_uint_eq(rig.m[0].kept_after, 0);
 	rig_close(&rig);
 }
 END_TEST
@@ -282,10 +282,10 @@ START_TEST(refuses)
 
 	rig_open(&rig, ADDR_TCP);
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
-	rig.m[0].promised = 5;
+	rig.m[0].promised = epoch_make(1, 5);
 	rig_mirror_start(&rig.m[0], NULL);
 	good = rig_primary_config(&rig.p, &rig.m[0].listen, 1, 2);
-	good.epoch = 5;
+	good.epoch = epoch_make(1, 5);
 
 	cfg = good;
 	cfg.key[3] ^= 1;
@@ -294,8 +294,8 @@ START_TEST(refuses)
 	cfg.uuid[3] ^= 1;
 	expect_refused(&cfg, -EXDEV, "another volume");
 	cfg = good;
-	cfg.epoch = 4;
-	expect_refused(&cfg, -ESTALE, "stale epoch 4");
+	cfg.epoch = epoch_make(1, 4);
+	expect_refused(&cfg, -ESTALE, "stale epoch 1.4, this mirror has promised epoch 1.5");
 	cfg = good;
 	cfg.arena_bytes *= 2;
 	expect_refused(&cfg, -ENOSPC, "smaller");

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which history counts: primaries that start again, lose their log's end, are promoted, or come
+ * back after a promotion; and who knows that a mirror is in sync.
+ */
+#include "replication/transport_fault.h"
+#include "tests/unit/repl_rig.h"
+#include "tests/unit/unit_main.h"
+
+static struct rig rig;
+
+/* p serves the count mirrors at addrs in the next epoch, as after a start or a promotion. */
+static void serve(struct rig_node *p, const struct addr *addrs, unsigned count, bool promote)
+{
+	struct primary_config cfg;
+
+	p->epoch = epoch_next(p->epoch > p->promised ? p->epoch : p->promised, promote);
+	rig_commit_start(p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	cfg = rig_primary_config(p, addrs, count, 2);
+	ck_assert_int_eq(primary_create(p->commit, p->log, p->ckpt, &cfg, &p->primary), 0);
+}
+
+static void wait_live(struct rig_node *p, unsigned n)
+{
+	const char *why = "";
+	int err = primary_wait_live(p->primary, n, RIG_WAIT_NS, &why);
+
+	ck_assert_msg(err == 0, "not live: %s: %s", strerror(-err), why);
+}
+
+/* p's log and store lose what is behind last_lsn. */
+static void lose_tail(struct rig_node *p, uint64_t last_lsn)
+{
+	static uint8_t buf[RIG_LOG_BYTES];
+	uint64_t next = 1, got;
+	size_t at = 0, len, bytes;
+	struct record r;
+
+	while (next <= last_lsn) {
+		ck_assert_int_eq(oplog_read(p->log, next, buf + at, sizeof(buf) - at, &len, &got),
+				 0);
+		at += len;
+		next = got + 1;
+	}
+	ck_assert_int_eq(oplog_restart(p->log, 1, 1), 0);
+	len = 0;
+	for (next = 1; next <= last_lsn; next++, len += bytes) {
+		struct iovec iov = { .iov_base = buf + len };
+
+		ck_assert_int_eq(record_decode(buf + len, at - len, &r, &bytes), 0);
+		iov.iov_len = bytes;
+		ck_assert_int_eq(oplog_append(p->log, &iov, 1, next, 1, true), 0);
+	}
+	for (next = last_lsn + 1; next <= p->last_lsn; next++)
+		p->sums[next] = 0;
+	p->last_lsn = last_lsn;
+}
+
+/* A primary with count records, both mirrors in sync with all of them. */
+static void open_with_two(unsigned count)
+{
+	rig_open(&rig, ADDR_TCP);
+	for (int i = 0; i < 2; i++)
+		rig_mirror_start(&rig.m[i], NULL);
+	rig.p.epoch = 0;
+	serve(&rig.p, (struct addr[]){ rig.m[0].listen, rig.m[1].listen }, 2, false);
+	wait_live(&rig.p, 2);
+	ck_assert_uint_eq(rig_write_many(&rig.p, count / 2, 8, 0), 0);
+	for (int i = 0; i < 2; i++)
+		rig_expect_same(&rig.p, &rig.m[i]);
+}
+
+/* Whole histories, at different places in them: the log does it, however often the primary starts.
+ */
+START_TEST(restart_needs_no_resync)
+{
+	struct addr addrs[2];
+
+	open_with_two(100);
+	for (int i = 0; i < 2; i++)
+		addrs[i] = rig.m[i].listen;
+	for (int round = 0; round < 4; round++) {
+		rig_primary_stop(&rig.p);
+		rig_mirror_stop(&rig.m[1]); /* misses a whole epoch, and is itself started again */
+		serve(&rig.p, addrs, 1, false);
+		wait_live(&rig.p, 1);
+		ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 0), 0);
+		rig_primary_stop(&rig.p);
+		serve(&rig.p, addrs, 1, false); /* an epoch without a record */
+		rig_primary_stop(&rig.p);
+		rig_mirror_start(&rig.m[1], NULL);
+		serve(&rig.p, addrs, 2, false);
+		wait_live(&rig.p, 2);
+		if (round % 2)
+			ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 0), 0);
+		for (int i = 0; i < 2; i++)
+			rig_expect_same(&rig.p, &rig.m[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		ck_assert_uint_eq(rig.m[i].resyncs, 0);
+		ck_assert_uint_eq(rig.m[i].keeps, 0);
+		ck_assert_uint_eq(rig.m[i].promised, epoch_make(1, 13));
+	}
+	rig_close(&rig);
+}
+END_TEST
+
+/* The mirror is ahead of a primary that lost its tail. _i: that goes on past the mirror's end
+ * before they meet, so that both have a record of the mirror's last number. */
+START_TEST(lost_tail_is_not_merged)
+{
+	struct addr addr;
+
+	open_with_two(200);
+	addr = rig.m[0].listen;
+	rig_mirror_stop(&rig.m[1]);
+	rig_primary_stop(&rig.p);
+	lose_tail(&rig.p, 120);
+	serve(&rig.p, &addr, 0, false);
+	if (_i)
+		ck_assert_uint_eq(rig_write_many(&rig.p, 60, 8, 5), 0);
+	rig_primary_stop(&rig.p);
+	serve(&rig.p, &addr, 1, false);
+	wait_live(&rig.p, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 5), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(rig.m[0].resyncs, 1);
+	ck_assert_uint_eq(rig.m[0].keeps, 1);
+	ck_assert_uint_eq(rig.m[0].kept_after, 120);
+	ck_assert_uint_eq(rig.m[0].kept_last, 200);
+	/* one that was behind the place where they part is just caught up */
+	rig_close(&rig);
+}
+END_TEST
+
+/* The mirror ended before the tail that was lost: it lacks nothing and keeps nothing. */
+START_TEST(behind_a_lost_tail)
+{
+	struct addr addr;
+
+	open_with_two(100);
+	addr = rig.m[1].listen;
+	rig_mirror_stop(&rig.m[1]);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 0), 0);
+	rig_primary_stop(&rig.p);
+	lose_tail(&rig.p, 150);
+	rig_mirror_start(&rig.m[1], NULL);
+	serve(&rig.p, &addr, 1, false);
+	wait_live(&rig.p, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 30, 8, 5), 0);
+	rig_expect_same(&rig.p, &rig.m[1]);
+	ck_assert_uint_eq(rig.m[1].resyncs, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* m[0] is promoted; the old primary joins it as a mirror. _i: with records that nobody else has. */
+START_TEST(old_primary_joins_the_promoted)
+{
+	struct addr addrs[2];
+
+	open_with_two(100);
+	rig_primary_stop(&rig.p);
+	if (_i) {
+		serve(&rig.p, NULL, 0, false);
+		ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 9), 0);
+		rig_primary_stop(&rig.p);
+	}
+	rig_mirror_stop(&rig.m[0]);
+	rig.p.promised = rig.p.epoch;
+	rig.p.promised_node = rig.p.node_id;
+	snprintf(rig.p.listen.host, sizeof(rig.p.listen.host), "127.0.0.1");
+	rig.p.listen.kind = ADDR_TCP;
+	rig_mirror_start(&rig.p, NULL);
+	addrs[0] = rig.p.listen;
+	addrs[1] = rig.m[1].listen;
+	serve(&rig.m[0], addrs, 2, true);
+	wait_live(&rig.m[0], 2);
+	ck_assert_uint_eq(rig_write_many(&rig.m[0], 50, 8, 3), 0);
+	rig_expect_same(&rig.m[0], &rig.p);
+	rig_expect_same(&rig.m[0], &rig.m[1]);
+	ck_assert_uint_eq(rig.m[1].resyncs, 0);
+	ck_assert_uint_eq(rig.p.resyncs, _i);
+	ck_assert_uint_eq(rig.p.keeps, _i);
+	if (_i) {
+		ck_assert_uint_eq(rig.p.kept_after, 100);
+		ck_assert_uint_eq(rig.p.kept_last, 140);
+	}
+	ck_assert_uint_eq(epoch_term(rig.p.promised), 2);
+	rig_close(&rig);
+}
+END_TEST
+
+static void expect_refused(struct rig_node *p, const char *text)
+{
+	const char *why = "";
+
+	ck_assert_int_eq(primary_wait_live(p->primary, 1, RIG_WAIT_NS, &why), -ESTALE);
+	ck_assert_msg(strstr(why, text), "%s", why);
+}
+
+/* The old primary starts again and again: it never gets past the promotion that it missed. */
+START_TEST(old_primary_stays_stale)
+{
+	struct addr addr;
+
+	open_with_two(100);
+	addr = rig.m[1].listen;
+	rig_primary_stop(&rig.p);
+	rig_mirror_stop(&rig.m[0]);
+	serve(&rig.m[0], &addr, 1, true);
+	wait_live(&rig.m[0], 1);
+	ck_assert_uint_eq(rig_write_many(&rig.m[0], 10, 8, 3), 0);
+	for (int i = 0; i < 5; i++) {
+		serve(&rig.p, &addr, 1, false);
+		ck_assert_int_ne(
+		    primary_wait_live(rig.p.primary, 1, NSEC_PER_SEC / 5, &(const char *){ "" }),
+		    0);
+		rig_primary_stop(&rig.p);
+	}
+	wait_live(&rig.m[0], 1);
+	rig_primary_stop(&rig.m[0]);
+	serve(&rig.p, &addr, 1, false);
+	expect_refused(&rig.p, "stale epoch 1.");
+	rig_primary_stop(&rig.p);
+	ck_assert_uint_eq(rig.m[1].resyncs, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Both mirrors are promoted by hand: a third one obeys the first that calls, and is not given the
+ * other's records, however often that starts. */
+START_TEST(two_promoted_are_not_merged)
+{
+	struct addr addr;
+
+	rig_open(&rig, ADDR_TCP);
+	rig_mirror_start(&rig.p, NULL);
+	addr = rig.p.listen;
+	for (int i = 0; i < 2; i++) {
+		serve(&rig.m[i], &addr, 0, true);
+		ck_assert_uint_eq(rig_write_many(&rig.m[i], 50, 8, 3 + (uint64_t)i), 0);
+		rig_primary_stop(&rig.m[i]);
+	}
+	ck_assert_uint_eq(rig.m[0].epoch, rig.m[1].epoch);
+	serve(&rig.m[0], &addr, 1, false);
+	wait_live(&rig.m[0], 1);
+	rig_expect_same(&rig.m[0], &rig.p);
+	rig_primary_stop(&rig.m[0]);
+	for (int i = 0; i < 3; i++) {
+		serve(&rig.m[1], &addr, 1, false);
+		expect_refused(&rig.m[1], i ? "this mirror obeys node 00000002 in term 2" : "");
+		rig_primary_stop(&rig.m[1]);
+	}
+	rig_expect_same(&rig.m[0], &rig.p);
+	ck_assert_uint_eq(rig.p.resyncs, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Same number, same epoch, but of another node: met through a third that was promoted later. */
+START_TEST(same_epoch_of_another_node_differs)
+{
+	struct addr addr;
+
+	rig_open(&rig, ADDR_TCP);
+	for (int i = 0; i < 2; i++) {
+		serve(&rig.m[i], NULL, 0, true);
+		ck_assert_uint_eq(rig_write_many(&rig.m[i], 50, 8, 3 + (uint64_t)i), 0);
+		rig_primary_stop(&rig.m[i]);
+	}
+	rig.m[1].promised = rig.m[1].epoch;
+	rig.m[1].promised_node = rig.m[1].node_id;
+	rig_mirror_start(&rig.m[1], NULL);
+	addr = rig.m[1].listen;
+	serve(&rig.m[0], &addr, 1, true); /* stands for one that followed it */
+	wait_live(&rig.m[0], 1);
+	ck_assert_uint_eq(rig_write_many(&rig.m[0], 20, 8, 3), 0);
+	rig_expect_same(&rig.m[0], &rig.m[1]);
+	ck_assert_uint_eq(rig.m[1].resyncs, 1);
+	ck_assert_uint_eq(rig.m[1].kept_after, 0);
+	ck_assert_uint_eq(rig.m[1].kept_last, 100);
+	rig_close(&rig);
+}
+END_TEST
+
+static void wait_sync(struct rig_node *m, uint64_t epoch)
+{
+	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
+
+	while (m->sync_epoch != epoch) {
+		ck_assert_msg(clock_mono_ns() < deadline, "the mirror notes %lu, not %lu",
+			      m->sync_epoch, epoch);
+		usleep(200);
+	}
+}
+
+/* The mirror knows durably, and the primary has noted it before it acknowledges anything without
+ * the mirror. */
+START_TEST(in_sync_is_noted_on_both_sides)
+{
+	struct mirror_stats s;
+
+	open_with_two(100);
+	for (int i = 0; i < 2; i++)
+		wait_sync(&rig.m[i], rig.p.epoch);
+	mirror_stats(rig.m[0].mirror, &s);
+	ck_assert(s.in_sync);
+	ck_assert_uint_eq(rig.p.noted_in, 2);
+	ck_assert_uint_eq(rig.p.noted_out, 0);
+	rig_mirror_stop(&rig.m[0]);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 0), 0);
+	ck_assert_uint_eq(rig.p.noted_out, 1);
+	/* away, it can't know; back, it does until it has caught up */
+	ck_assert_uint_eq(rig.m[0].sync_epoch, rig.p.epoch);
+	rig_mirror_start(&rig.m[0], NULL);
+	wait_live(&rig.p, 2);
+	wait_sync(&rig.m[0], rig.p.epoch);
+	/* the primary leaves in good order: both have everything, and know it */
+	rig_primary_stop(&rig.p);
+	for (int i = 0; i < 2; i++)
+		ck_assert_uint_eq(rig.m[i].sync_epoch, rig.p.epoch);
+	ck_assert_uint_eq(rig.p.noted_out, 1);
+	/* promoted elsewhere, with a mirror that never gets there: see falls_out_is_told */
+	rig_close(&rig);
+}
+END_TEST
+
+/* A live mirror that is too slow is told so before it is left behind. */
+START_TEST(falls_out_is_told)
+{
+	static const struct transport_fault_plan plan = { .seed = 1, .stall_at = 200,
+							  .stall_ns = 1200 * NSEC_PER_MSEC };
+	struct primary_config cfg;
+	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
+	_Atomic unsigned done = 0, failed = 0, freed = 0;
+	unsigned wrote = 0;
+	bool was_out = false;
+
+	transport_fault_use(&transport_tcp_ops, &plan);
+	rig_open(&rig, ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, NSEC_PER_SEC);
+	rig_mirror_start(&rig.m[0], &transport_fault_ops); /* its acknowledgements stall */
+	cfg = rig_primary_config(&rig.p, &rig.m[0].listen, 1, 2);
+	cfg.timeout_ns = NSEC_PER_SEC;
+	rig_primary_start_with(&rig, &cfg);
+	rig_wait_live(&rig, 1);
+	wait_sync(&rig.m[0], rig.p.epoch);
+	while (!was_out) {
+		ck_assert_uint_lt(clock_mono_ns(), deadline);
+		if (done == wrote && wrote < RIG_RECORDS_MAX - 10)
+			rig_write(&rig.p, 0, &done, &failed, (wrote++, &freed));
+		was_out = rig.m[0].sync_epoch == 0;
+	}
+	ck_assert_uint_ge(rig.p.noted_out, 1);
+	rig_wait_live(&rig, 1);
+	wait_sync(&rig.m[0], rig.p.epoch);
+	while (freed < wrote)
+		usleep(200);
+	ck_assert_uint_eq(failed, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+static int slow_apply(void *ctx, const struct record *r)
+{
+	usleep(60);
+	return rig_apply(ctx, r);
+}
+
+static enum link_state link_state(struct rig_node *p, struct link_stats *s)
+{
+	ck_assert_uint_eq(primary_stats(p->primary, s, 1), 1);
+	return s->state;
+}
+
+/* A mirror that takes less than the writers give: the log is held for it, they are slowed, and it
+ * gets there while they go on; it is not resynced. */
+START_TEST(slow_mirror_gets_there)
+{
+	static struct mirror_ops ops;
+	struct rig_writer w = { .n = &rig.p, .count = 33000, .depth = 32 };
+	bool held = false, slowed = false;
+	struct commit_stats cs;
+	struct link_stats s;
+
+	rig_admits = true;
+	rig_open(&rig, ADDR_SHM);
+	serve(&rig.p, NULL, 0, false);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 500, 8, 0), 0);
+	rig_primary_stop(&rig.p);
+	ops = rig_mirror_ops;
+	ops.apply = slow_apply;
+	rig.m[0].mirror_ops = &ops;
+	rig_mirror_start(&rig.m[0], NULL);
+	serve(&rig.p, &rig.m[0].listen, 1, false);
+	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
+	while (link_state(&rig.p, &s) != LINK_LIVE && w.freed < w.count) {
+		held |= s.held_from_lsn > 0;
+		slowed |= s.pace_bytes > 0;
+		usleep(1000);
+	}
+	ck_assert_msg(w.freed < w.count, "not in sync while writers went on: lag %lu",
+		      s.lag_records);
+	pthread_join(w.thread, NULL);
+	ck_assert(held && slowed);
+	ck_assert_uint_eq(w.failed, 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(rig.m[0].resyncs, 0);
+	link_state(&rig.p, &s);
+	ck_assert_uint_eq(s.held_from_lsn, 0);
+	commit_stats(rig.p.commit, &cs);
+	ck_assert_uint_eq(cs.pace_bytes, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+static int stuck_apply(void *ctx, const struct record *r)
+{
+	struct rig_node *n = ctx;
+
+	while (r->lsn > 1100 && !n->no_checkpoints) /* let go at the end */
+		usleep(1000);
+	return rig_apply(ctx, r);
+}
+
+/* One that takes nothing holds the log for a while only: writers lack no room, and it gets a
+ * resync. */
+START_TEST(stuck_mirror_holds_nothing)
+{
+	static struct mirror_ops ops;
+	struct link_stats s;
+
+	rig_admits = true;
+	rig_open(&rig, ADDR_SHM);
+	ops = rig_mirror_ops;
+	ops.apply = stuck_apply;
+	rig.m[0].mirror_ops = &ops;
+	rig_mirror_start(&rig.m[0], NULL);
+	serve(&rig.p, NULL, 0, false);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 1000, 8, 0), 0);
+	rig_primary_stop(&rig.p);
+	serve(&rig.p, &rig.m[0].listen, 1, false);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 18000, 64, 0), 0); /* two pools and more */
+	rig.m[0].no_checkpoints = true;
+	link_state(&rig.p, &s);
+	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1100);
+	rig_close(&rig);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("repl_history");
+	TCase *history = tcase_create("history");
+	TCase *behind = tcase_create("behind");
+	TCase *sync = tcase_create("sync");
+
+	tcase_set_timeout(history, 25);
+	tcase_add_test(history, restart_needs_no_resync);
+	tcase_add_loop_test(history, lost_tail_is_not_merged, 0, 2);
+	tcase_add_test(history, behind_a_lost_tail);
+	tcase_add_loop_test(history, old_primary_joins_the_promoted, 0, 2);
+	tcase_add_test(history, old_primary_stays_stale);
+	tcase_add_test(history, two_promoted_are_not_merged);
+	tcase_add_test(history, same_epoch_of_another_node_differs);
+	suite_add_tcase(s, history);
+	tcase_set_timeout(behind, 60);
+	tcase_add_test(behind, slow_mirror_gets_there);
+	tcase_add_test(behind, stuck_mirror_holds_nothing);
+	suite_add_tcase(s, behind);
+	tcase_set_timeout(sync, 25);
+	tcase_add_test(sync, in_sync_is_noted_on_both_sides);
+	tcase_add_test(sync, falls_out_is_told);
+	suite_add_tcase(s, sync);
+	return unit_run(s);
+}
