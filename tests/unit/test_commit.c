@@ -435,6 +435,71 @@ START_TEST(threads_share_appends_and_every_operation_is_answered_once)
 }
 END_TEST
 
+static int admit_once(uint32_t bytes, uint64_t deadline_ns)
+{
+	int err = commit_admit(commit, bytes, false, deadline_ns);
+
+	if (!err)
+		commit_unadmit(commit, bytes);
+	return err;
+}
+
+/* Paced, admissions have their turns; urgent ones and those past their deadline don't wait for them. */
+START_TEST(paces_admissions)
+{
+	uint64_t began;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 0);
+	commit_pace(commit, 100000); /* 1000 bytes: 10 ms */
+	ck_assert(!commit_admit_now(commit, 1000, false));
+	ck_assert(commit_admit_now(commit, 1000, true));
+	commit_unadmit(commit, 1000);
+	began = clock_mono_ns();
+	for (int i = 0; i < 21; i++)
+		ck_assert_int_eq(admit_once(1000, began + 10 * NSEC_PER_SEC), 0);
+	ck_assert_uint_ge(clock_mono_ns() - began, 195 * NSEC_PER_MSEC);
+	commit_pace(commit, 1); /* the turn after the next is in 1000 s */
+	ck_assert_int_eq(admit_once(1000, clock_mono_ns() + NSEC_PER_MSEC), 0);
+	ck_assert_int_eq(admit_once(1000, clock_mono_ns() + NSEC_PER_MSEC), 0);
+	commit_pace(commit, 0);
+	ck_assert(commit_admit_now(commit, 1000, false));
+	commit_unadmit(commit, 1000);
+	teardown();
+}
+END_TEST
+
+/* A pool held for a mirror is left alone by who switches as he likes, and taken when records need room. */
+START_TEST(a_hold_never_costs_room)
+{
+	static struct test_op t;
+	struct oplog_usage u;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 0);
+	for (int i = 0; i < 3; i++)
+		ck_assert(admit_and_run(&t, false));
+	ck_assert_int_eq(commit_switch_log(commit), 0);
+	oplog_covered(oplog, 3);
+	oplog_hold(oplog, 3);
+	oplog_usage(oplog, &u);
+	ck_assert(u.covered && u.held && !u.can_switch && u.active_base_lsn == 4);
+	ck_assert_int_eq(commit_switch_log(commit), -EBUSY);
+	oplog_hold(oplog, 4);
+	oplog_usage(oplog, &u);
+	ck_assert(u.can_switch && !u.held);
+	oplog_hold(oplog, 1);
+	for (unsigned n = 0; n < 10 * POOL_BYTES / 1100; n++) {
+		ck_assert(admit_and_run(&t, false));
+		if (atomic_exchange(&checkpoints_wanted, 0)) {
+			commit_switch_log(commit);
+			oplog_covered(oplog, commit_durable_lsn(commit));
+			commit_checkpoint_done(commit, 0);
+		}
+	}
+	ck_assert_uint_gt(oplog_first_lsn(oplog), 3);
+	teardown();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("commit");
@@ -448,6 +513,8 @@ int main(void)
 	tcase_add_test(t, too_few_mirrors_time_out_and_never_acknowledge_falsely);
 	tcase_add_test(t, a_failed_log_fails_everything);
 	tcase_add_test(t, a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint);
+	tcase_add_test(t, paces_admissions);
+	tcase_add_test(t, a_hold_never_costs_room);
 	tcase_add_test(t, threads_share_appends_and_every_operation_is_answered_once);
 	suite_add_tcase(s, t);
 	return unit_run(s);

@@ -378,7 +378,7 @@ START_TEST(set_in_sync_is_on_media)
 }
 END_TEST
 
-static uint8_t bytes[VALUE_CHUNK_BYTES];
+static uint8_t filling[VALUE_CHUNK_BYTES];
 
 /* One WRITE, applied and then logged, as a full arena allows. 0 or -ENOSPC; with a checkpoint when
  * the log is full. */
@@ -391,16 +391,16 @@ static int put_bytes(struct node *n, uint64_t ino, uint64_t offset, uint32_t len
 			    .timestamp_ns = 1000,
 			    .lsn = node_lsn(n) + 1,
 			    .epoch = n->epoch,
-			    .data = bytes,
+			    .data = filling,
 			    .data_len = len };
-	struct iovec iov[2] = { { .iov_base = head }, { bytes, len } };
+	struct iovec iov[2] = { { .iov_base = head }, { filling, len } };
 	int err;
 
-	memset(bytes, (int)(r.lsn % 251) + 1, sizeof(bytes));
+	memset(filling, (int)(r.lsn % 251) + 1, sizeof(filling));
 	r.u.write.offset = offset;
 	iov[0].iov_len = record_head_bytes(&r);
 	record_encode_head(&r, head);
-	record_seal(head, iov[0].iov_len, r.lsn, r.epoch, crc32c(0, bytes, len), len);
+	record_seal(head, iov[0].iov_len, r.lsn, r.epoch, crc32c(0, filling, len), len);
 	err = node_apply(n, &r);
 	if (err)
 		return err;

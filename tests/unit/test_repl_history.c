@@ -362,9 +362,17 @@ START_TEST(falls_out_is_told)
 }
 END_TEST
 
+static atomic_bool writers_done;
+
+/* Never nearer than 2000 records to the writers, until they are slowed. */
 static int slow_apply(void *ctx, const struct record *r)
 {
-	usleep(60);
+	struct commit_stats cs = { 0 };
+
+	while (!cs.pace_bytes && !writers_done && oplog_last_lsn(rig.p.log) < r->lsn + 2000) {
+		usleep(500);
+		commit_stats(rig.p.commit, &cs);
+	}
 	return rig_apply(ctx, r);
 }
 
@@ -398,10 +406,11 @@ START_TEST(slow_mirror_gets_there)
 	while (link_state(&rig.p, &s) != LINK_LIVE && w.freed < w.count) {
 		held |= s.held_from_lsn > 0;
 		slowed |= s.pace_bytes > 0;
-		usleep(1000);
+		usleep(100);
 	}
 	ck_assert_msg(w.freed < w.count, "not in sync while writers went on: lag %lu",
 		      s.lag_records);
+	writers_done = true;
 	pthread_join(w.thread, NULL);
 	ck_assert(held && slowed);
 	ck_assert_uint_eq(w.failed, 0);
