@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registry: threads' slots, series, collectors. See metrics.h. Snapshots are taken in metrics_snapshot.c.
+ * The registry: threads' slots, series, collectors. See metrics.h. Snapshots are taken in
+ * metrics_snapshot.c.
  *
- * A slot is a thread's number in every registry; it goes back when the thread ends, and what was counted
- * stays in the block for the next owner to go on from. The slot's atomics order the one after the other.
+ * A slot is a thread's number in every registry; it goes back when the thread ends, and what was
+ * counted stays in the block for the next owner to go on from. The slot's atomics order the one
+ * after the other.
  */
 #include "common/metrics_internal.h"
 
@@ -28,7 +30,8 @@ static void slot_release(void *arg)
 
 	metrics_thread_slot = 0;
 	if (slot) /* release: pairs with the acquire in slot_take */
-		atomic_fetch_and_explicit(&slots_taken[slot / 64], ~(1ULL << slot % 64), memory_order_release);
+		atomic_fetch_and_explicit(&slots_taken[slot / 64], ~(1ULL << slot % 64),
+					  memory_order_release);
 }
 
 static void slot_make_key(void)
@@ -46,8 +49,9 @@ static unsigned slot_take(void)
 		while (~taken) {
 			unsigned bit = (unsigned)__builtin_ctzll(~taken);
 
-			if (!atomic_compare_exchange_weak_explicit(&slots_taken[w], &taken, taken | 1ULL << bit,
-								   memory_order_acquire, memory_order_relaxed))
+			if (!atomic_compare_exchange_weak_explicit(
+				    &slots_taken[w], &taken, taken | 1ULL << bit,
+				    memory_order_acquire, memory_order_relaxed))
 				continue;
 			metrics_thread_slot = w * 64 + bit;
 			if (pthread_setspecific(slot_key, &slots_taken) == 0)
@@ -71,8 +75,8 @@ void metrics_add_slow(struct metric *s, unsigned at, uint64_t n)
 		/* release: pairs with the acquire in metrics_snapshot */
 		atomic_store_explicit(&m->blocks[slot], block, memory_order_release);
 	}
-	if (slot && atomic_load_explicit(&m->blocks[slot], memory_order_relaxed))
-		metric_cell_add(s, at, n);
+	if (slot && metric_cells(s))
+		metric_cell_add(metric_cells(s) + at, n);
 	else
 		atomic_fetch_add_explicit(&m->state->shared[s->cell + at], n, memory_order_relaxed);
 }
@@ -106,6 +110,7 @@ static void metric_free(struct metric *s)
 void metrics_destroy(struct metrics *m)
 {
 	struct metrics_family *f, *next;
+	struct metrics_collector *c;
 
 	if (!m)
 		return;
@@ -118,6 +123,10 @@ void metrics_destroy(struct metrics *m)
 			metric_free(s);
 		}
 		free(f);
+	}
+	while ((c = m->state->collectors)) {
+		m->state->collectors = c->next;
+		free(c);
 	}
 	for (unsigned i = 0; i < METRICS_THREADS; i++)
 		free(atomic_load_explicit(&m->blocks[i], memory_order_relaxed));
@@ -154,7 +163,8 @@ static struct metric *metric_new(const struct metrics_def *def, va_list labels)
 	while (ok && (name = va_arg(labels, const char *))) {
 		const char *value = va_arg(labels, const char *);
 
-		ok = s->label_count < METRICS_LABELS_MAX && (s->values[s->label_count] = strdup(value));
+		ok = s->label_count < METRICS_LABELS_MAX &&
+		     (s->values[s->label_count] = strdup(value));
 		if (!ok)
 			break;
 		label_print(out, name, value, s->label_count == 0);
@@ -172,7 +182,8 @@ static struct metric *metric_new(const struct metrics_def *def, va_list labels)
 	return NULL;
 }
 
-static struct metrics_family *family_get_locked(struct metrics_state *st, const struct metrics_def *def)
+static struct metrics_family *family_get_locked(struct metrics_state *st,
+						const struct metrics_def *def)
 {
 	struct metrics_family **at = &st->families, *f;
 
@@ -188,7 +199,8 @@ static struct metrics_family *family_get_locked(struct metrics_state *st, const 
 }
 
 /* The family's series of the same labels, or fresh itself, then the family's. NULL: no room. */
-static struct metric *family_add_locked(struct metrics *m, struct metrics_family *f, struct metric *fresh)
+static struct metric *family_add_locked(struct metrics *m, struct metrics_family *f,
+					struct metric *fresh)
 {
 	struct metrics_state *st = m->state;
 	struct metric **at = &f->first;
@@ -235,8 +247,10 @@ struct metric *metrics_stage(struct metrics *m, const char *stage)
 {
 	static const struct metrics_def def = {
 		.name = "kvfs_stage_duration_seconds",
-		.help = "Time by stage: fuse (request to answer), log (an append to the local log), wire (a batch posted to its acknowledgement), "
-			"mirror (records seen to acknowledged, on the mirror), apply (a run of records, on the mirror).",
+		.help = "Time by stage: fuse (request to answer), log (an append to the local "
+			"log), wire (a batch posted to its acknowledgement), "
+			"mirror (records seen to acknowledged, on the mirror), apply (a run of "
+			"records, on the mirror).",
 		.kind = METRICS_HISTOGRAM,
 		.ns = true,
 		.first_bits = METRICS_NS_FIRST_BITS,

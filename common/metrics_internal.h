@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_COMMON_METRICS_INTERNAL_H
 #define KVFS_COMMON_METRICS_INTERNAL_H
-/* State of a registry: metrics.c makes series, metrics_snapshot.c reads them. All under lock but shared. */
+/* State of a registry: metrics.c makes series, metrics_snapshot.c reads them. All under lock but
+ * shared. */
 #include "common/metrics.h"
 
 #include <pthread.h>
 
-#define METRICS_CELLS 16384 /* a block: 128 KiB, of which only what is counted in becomes resident */
+#define METRICS_CELLS                                                                              \
+	16384 /* a block: 128 KiB, of which only what is counted in becomes resident */
 
 struct metrics_family {
 	const struct metrics_def *def;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading the registry: snapshots, and histogram arithmetic. A snapshot adds up what the threads' blocks
- * hold at about one time, not at one instant. See metrics.h.
+ * Reading the registry: snapshots, and histogram arithmetic. A snapshot adds up what the threads'
+ * blocks hold at about one time, not at one instant. See metrics.h.
  */
 #include "common/metrics_internal.h"
 
@@ -69,7 +69,8 @@ uint64_t metric_observed(const struct metric *s)
 	return count;
 }
 
-static void sample_read_histogram(const struct metric *s, struct metrics_sample *out, uint64_t *cells)
+static void sample_read_histogram(const struct metric *s, struct metrics_sample *out,
+				  uint64_t *cells)
 {
 	for (unsigned i = 0; i + 1 < s->cell_count; i++) {
 		cells[i] = metric_cell(s, i);
@@ -85,7 +86,10 @@ static unsigned sample_read(const struct metric *s, struct metrics_sample *out, 
 	uint64_t bits;
 
 	*out = (struct metrics_sample){
-		.def = s->def, .sum_of = s->sum_of, .labels = s->labels, .label_count = s->label_count,
+		.def = s->def,
+		.sum_of = s->sum_of,
+		.labels = s->labels,
+		.label_count = s->label_count,
 	};
 	memcpy(out->values, s->values, sizeof(out->values));
 	if (s->def->kind == METRICS_HISTOGRAM) {

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct metrics_def ops = { .name = "t_ops_total", .help = "Operations.", .kind = METRICS_COUNTER };
+static const struct metrics_def ops = {
+	.name = "t_ops_total", .help = "Operations.", .kind = METRICS_COUNTER,
+};
 static const struct metrics_def depth = { .name = "t_depth", .help = "Depth.", .kind = METRICS_GAUGE };
 static const struct metrics_def lat = {
 	.name = "t_seconds", .help = "Latency.", .kind = METRICS_HISTOGRAM, .ns = true,
@@ -134,7 +136,8 @@ START_TEST(threads_lose_nothing)
 	take();
 	ck_assert_uint_eq(metrics_value(&snap, "t_ops_total", NULL), (uint64_t)rounds * COUNTERS * ROUNDS);
 	ck_assert_uint_eq(metrics_value(&snap, "t_depth", NULL), 0);
-	ck_assert_uint_eq(metrics_find(&snap, "t_seconds", NULL)->count, (uint64_t)rounds * COUNTERS * ROUNDS);
+	ck_assert_uint_eq(metrics_find(&snap, "t_seconds", NULL)->count,
+			  (uint64_t)rounds * COUNTERS * ROUNDS);
 }
 END_TEST
 
