@@ -35,11 +35,13 @@ static bool status_bool(const json_t *j, const char *group, const char *key)
 static void status_print_top(const json_t *j)
 {
 	const char *label = status_str(j, "volume", "label"), *mountpoint = status_str(j, NULL, "mountpoint");
+	const char *metrics = status_str(j, NULL, "metrics");
 
 	printf("volume      %s  %s%s%s\n", status_str(j, "volume", "path"), status_str(j, "volume", "uuid"),
 	       label[0] ? "  " : "", label);
 	printf("role        %s, pid %llu%s%s\n", status_str(j, NULL, "role"),
 	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "", mountpoint);
+	printf("metrics     %s%s%s\n", metrics[0] ? "http://" : "off", metrics, metrics[0] ? "/metrics" : "");
 	if (status_u64(j, "requests", "rings"))
 		printf("requests    over io_uring, %llu rings\n", (unsigned long long)status_u64(j, "requests", "rings"));
 	else if (mountpoint[0])

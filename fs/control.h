@@ -5,6 +5,7 @@
  * The control socket VOLUME/control: one request line and reply lines, both JSON objects.
  *
  *   {"cmd":"status"}      → {"ok":true, …}                   see status.c; "digest":true adds one of the state
+ *   {"cmd":"metrics"}     → {"ok":true,"time_ns":…,"metrics":[…]}  see metrics_json.h; time_ns is monotonic
  *   {"cmd":"checkpoint"}  → {"ok":true,"number":…,"lsn":…}   when it is durable
  *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint and exit follow
  *   anything refused      → {"ok":false,"error":"a sentence"}
@@ -35,5 +36,6 @@ int control_call(const char *where, json_t *request, unsigned timeout_s, json_t 
 
 /* status.c: the reply to "status". */
 json_t *status_json(struct node *n, struct fs *fs, bool with_digest);
+json_t *status_metrics_json(struct node *n); /* the reply to "metrics" */
 
 #endif

@@ -28,6 +28,7 @@ struct doubt {
 	pthread_cond_t cond;
 	struct cds_list_head entries;
 	struct fuse_session *se;
+	struct metric *told;           /* NULL once the registry may go */
 	bool stopping;
 };
 
@@ -99,6 +100,7 @@ static void *doubt_main(void *arg)
 			doubt_tell(se, e);
 		free(e);
 		pthread_mutex_lock(&d->lock);
+		metric_add(d->told, se ? 1 : 0);
 	}
 	pthread_mutex_unlock(&d->lock);
 	return NULL;
@@ -125,7 +127,7 @@ void doubt_set_session(struct doubt *d, struct fuse_session *se)
 	pthread_mutex_unlock(&d->lock);
 }
 
-int doubt_create(struct doubt **ret_d)
+int doubt_create(struct metric *told, struct doubt **ret_d)
 {
 	struct doubt *d = calloc(1, sizeof(*d));
 	int err;
@@ -133,6 +135,7 @@ int doubt_create(struct doubt **ret_d)
 	if (!d)
 		return -ENOMEM;
 	CDS_INIT_LIST_HEAD(&d->entries);
+	d->told = told;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->cond, NULL);
 	err = thread_start(&d->thread, "kv-doubt", doubt_main, d);
@@ -157,8 +160,12 @@ int doubt_destroy(struct doubt *d)
 	pthread_mutex_unlock(&d->lock);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += DOUBT_JOIN_SECONDS;
-	if (pthread_timedjoin_np(d->thread, NULL, &until) != 0)
+	if (pthread_timedjoin_np(d->thread, NULL, &until) != 0) {
+		pthread_mutex_lock(&d->lock);
+		d->told = NULL;
+		pthread_mutex_unlock(&d->lock);
 		return -ETIMEDOUT;
+	}
 	cds_list_for_each_entry_safe(e, next, &d->entries, node)
 		free(e);
 	pthread_cond_destroy(&d->cond);

@@ -7,13 +7,15 @@
  * tells it to ask again. From the thread "kv-doubt" alone and without locks: the kernel may wait for a directory's
  * lock that another request holds.
  */
+#include "common/metrics.h"
 #include "replication/op.h"
 
 #include <fuse_lowlevel.h>
 
 struct doubt;
 
-int doubt_create(struct doubt **ret_d);                         /* starts the thread; -ENOMEM, -EAGAIN */
+/* Starts the thread; told (may be NULL) counts what the kernel was told. -ENOMEM, -EAGAIN. */
+int doubt_create(struct metric *told, struct doubt **ret_d);
 void doubt_set_session(struct doubt *d, struct fuse_session *se); /* once, when it is mounted */
 
 /* Ends the thread, before the session goes; NULL is fine. 0, or -ETIMEDOUT: the kernel keeps it in a notification (a

@@ -66,6 +66,7 @@ void fs_fill_entry_locked(struct fs *fs, struct inode *in, struct fuse_entry_par
 int fs_reply_refs(struct fs *fs, fuse_req_t req, const struct value_ref *refs, unsigned n)
 {
 	struct iovec iov[OP_DATA_IOV_MAX];
+	uint64_t bytes = 0;
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
@@ -73,7 +74,9 @@ int fs_reply_refs(struct fs *fs, fuse_req_t req, const struct value_ref *refs, u
 
 		iov[i].iov_base = (void *)(uintptr_t)base;
 		iov[i].iov_len = refs[i].len;
+		bytes += refs[i].len;
 	}
+	metric_add(fs->metrics.read_bytes, bytes);
 	return fuse_reply_iov(req, iov, (int)n);
 }
 
@@ -128,6 +131,7 @@ static void fs_op_complete(struct op *op, int err)
 	} else if (fs_op_answer(o) != 0) {
 		fs_op_take_back(o); /* interrupted, or the answer did not get through */
 	}
+	fs_metrics_answered(&o->fs->metrics, &o->timing, op, err);
 }
 
 static void fs_op_release(struct op *op)
@@ -147,7 +151,8 @@ struct fs_op *fs_op_new(struct fs *fs, fuse_req_t req, enum fs_reply reply, size
 	if (!o)
 		return NULL;
 	o->op.ops = &fs_op_ops;
-	o->op.deadline_ns = clock_mono_ns() + fs->timeout_ns;
+	o->timing = fs_metrics_timing(req != NULL);
+	o->op.deadline_ns = o->timing.queued_ns + fs->timeout_ns;
 	o->op.data_iovcnt = 0;
 	o->op.data_len = 0;
 	o->op.head_len = 0;
@@ -172,6 +177,7 @@ void fs_op_free(struct fs_op *o)
 void fs_reply_after(struct fs *fs, struct fs_op *o, uint64_t lsn)
 {
 	o->op.lsn = lsn;
+	fs_metrics_defer();
 	if (fs->commit) {
 		commit_wait(fs->commit, &o->op);
 	} else {
@@ -219,6 +225,8 @@ int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r, stru
 	o->op.head_len = (uint32_t)record_head_bytes(r);
 	record_encode_head(r, o->op.head);
 	record_seal(o->op.head, o->op.head_len, r->lsn, r->epoch, data_crc, r->data_len);
+	if (o->req)
+		fs_metrics_defer();
 	commit_enqueue(fs->commit, &o->op);
 	return 0;
 }

@@ -13,6 +13,7 @@
  * while workers run, but for the atomics.
  */
 #include "fs/fuse_doubt.h"
+#include "fs/fuse_metrics.h"
 #include "fs/node.h"
 
 #include <fuse_lowlevel.h>
@@ -42,6 +43,7 @@ struct fs {
 	unsigned workers_waiting;    /* workers_lock: inside fs_admit */
 	_Atomic unsigned workers_running;
 	_Atomic bool stopping;
+	struct fs_metrics metrics;   /* constant while workers run */
 	int ended_fd;                /* eventfd: written when the last worker leaves */
 };
 
@@ -64,6 +66,7 @@ struct fs_op {
 	struct fs *fs;
 	fuse_req_t req;
 	enum fs_reply reply;
+	struct fs_timing timing;     /* of the request */
 	unsigned ref_count;
 	union {
 		struct fuse_entry_param entry;

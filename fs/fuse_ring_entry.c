@@ -47,7 +47,9 @@ void ring_entry_handle(struct ring_entry *e)
 	memcpy(request, in, sizeof(*in));
 	((struct fuse_in_header *)request)->unique = ring_entry_unique(e);
 	buf.mem = request;
+	fs_metrics_begin(&e->ring->rings->fs->metrics, &buf);
 	fuse_session_process_buf(e->ring->rings->fs->se, &buf);
+	fs_metrics_end(&e->ring->rings->fs->metrics);
 }
 
 bool ring_entry_may_wait(const struct ring_entry *e)

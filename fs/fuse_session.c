@@ -137,8 +137,10 @@ int fs_create(struct node *n, struct fs **ret_fs)
 		free(fs);
 		return err;
 	}
-	err = fs->mirror ? 0 : doubt_create(&fs->doubt);
+	fs_metrics_init(&fs->metrics, n->metrics);
+	err = fs->mirror ? 0 : doubt_create(fs->metrics.doubt_told, &fs->doubt);
 	if (err) {
+		metrics_remove_collector(n->metrics, &fs->metrics);
 		close(fs->ended_fd);
 		free(fs);
 		return err;
@@ -315,6 +317,7 @@ void fs_destroy(struct fs *fs)
 	fuse_rings_destroy(fs->rings);
 	if (fs->ended_fd >= 0)
 		close(fs->ended_fd);
+	metrics_remove_collector(fs->node->metrics, &fs->metrics);
 	pthread_mutex_destroy(&fs->workers_lock);
 	free(fs->mountpoint);
 	free(fs);

@@ -43,10 +43,13 @@ static void *fs_worker(void *arg)
 
 		if (res > 0 && fs_is_interrupt(fs, &buf))
 			continue;
-		if (res > 0)
+		if (res > 0) {
+			fs_metrics_begin(&fs->metrics, &buf);
 			fuse_session_process_buf(fs->se, &buf);
-		else if (res != -EINTR)
+			fs_metrics_end(&fs->metrics);
+		} else if (res != -EINTR) {
 			break;
+		}
 	}
 	free(buf.mem);
 	fs_worker_left(fs);

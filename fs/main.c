@@ -20,6 +20,7 @@ static const struct command {
 	{ "mirror", cmd_mirror, "[-f] [-o OPTIONS] VOLUME [MOUNTPOINT]", "keep a copy of a primary's volume" },
 	{ "umount", cmd_umount, "WHERE", "checkpoint, unmount, and wait for the end" },
 	{ "status", cmd_status, "[--json] [--digest] WHERE", "show the state of what is served" },
+	{ "top", cmd_top, "[--once] [--json] [--interval SEC] WHERE", "watch what is served" },
 	{ "checkpoint", cmd_checkpoint, "WHERE", "make a checkpoint now" },
 	{ "doctor", cmd_doctor, "[--json] [--root DIR]", "check what a deployment needs of this machine" },
 	{ "bench", cmd_bench, "--dir DIR [...]", "measure any directory with a key-value load" },

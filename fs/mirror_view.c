@@ -96,6 +96,7 @@ static void view_send(struct view *v, uint64_t *inos, size_t count)
 		if (i == 0 || inos[i] != inos[i - 1])
 			fuse_lowlevel_notify_inval_inode(v->fs->se, inos[i], 0, 0); /* -ENOENT: not known */
 	}
+	metric_add(v->fs->metrics.view_told, count);
 }
 
 /* Notes were lost: whatever the kernel knows may have changed. Needs no memory. */

@@ -147,6 +147,7 @@ static int node_open_log(struct node *n, const struct node_media *media, struct 
 		.node_id = n->vol->super.node_id,
 		.format_version = n->vol->super.format_version,
 		.reserve_bytes = NODE_LOG_RESERVE_BYTES,
+		.metrics = n->metrics,
 	};
 	const char *reason = NULL;
 	int err;
@@ -409,6 +410,10 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 		return node_fail(why, -ENOMEM, "cannot start");
 	n->opt = opt;
 	node_init_locks(n);
+	if (node_metrics_open(n) != 0) {
+		node_close(n);
+		return node_fail(why, -ENOMEM, "cannot start");
+	}
 	err = volume_open(path, false, &n->vol, &reason);
 	if (err)
 		snprintf(why, NODE_WHY_BYTES, "%s", reason ? reason : strerror(-err));
@@ -445,6 +450,7 @@ void node_close(struct node *n)
 	ckpt_close(n->ckpt);
 	node_close_memory(n);
 	volume_close(n->vol);
+	node_metrics_close(n);
 	pthread_cond_destroy(&n->changed);
 	pthread_mutex_destroy(&n->super_lock);
 	pthread_mutex_destroy(&n->ckpt_busy);

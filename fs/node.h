@@ -14,6 +14,7 @@
  */
 #include "common/thread.h"
 #include "fs/image.h"
+#include "fs/node_metrics.h"
 #include "fs/options.h"
 #include "fs/store.h"
 #include "log/ckpt.h"
@@ -22,6 +23,7 @@
 #include "replication/commit.h"
 #include "replication/mirror.h"
 #include "replication/primary.h"
+#include "tuner/tuner_metrics.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -48,6 +50,10 @@ struct node {
 	struct primary *primary;     /* NULL without mirrors */
 	struct mirror *mirror;
 	struct view *view;           /* set before the mirror starts */
+	struct metrics *metrics;     /* what everything here counts in */
+	struct node_metrics *figures;
+	struct tuner_metrics tuner;
+	const char *metrics_address; /* HOST:PORT of the endpoint; NULL: off */
 	_Atomic uint64_t epoch; /* TERM.START (log/epoch.h); primary: constant; mirror: of the last
 				   record applied */
 	uint64_t arena_bytes, inodes_max;

@@ -69,6 +69,7 @@ int node_ckpt_run(struct node *n)
 			n->ckpt_lsn = info.lsn;
 			oplog_covered(n->log, info.lsn);
 		}
+		node_metrics_ckpt(n, err);
 	}
 	pthread_mutex_unlock(&n->ckpt_busy);
 	if (n->commit)

@@ -240,6 +240,7 @@ int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])
 		.ring_bytes = n->opt->ring_bytes,
 		.lanes_max = n->opt->lanes,
 		.poll_us = n->opt->poll_us,
+		.metrics = n->metrics,
 		.listen = n->opt->listen.list,
 		.listen_count = n->opt->listen.count,
 	};

@@ -58,6 +58,7 @@ static int node_start_links(struct node *n)
 		.lanes = n->opt->lanes,
 		.poll_us = n->opt->poll_us,
 		.timeout_ns = n->opt->timeout_s * NSEC_PER_SEC,
+		.metrics = n->metrics,
 		.mirrors = n->opt->mirrors.list,
 		.mirror_count = n->opt->mirrors.count,
 		.checkpoint = node_resync_ckpt,

@@ -11,7 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum option_kind { KIND_FLAG, KIND_SIZE, KIND_UINT, KIND_CHOICE, KIND_ADDR, KIND_MEMORY };
+enum option_kind {
+	KIND_FLAG, KIND_SIZE, KIND_UINT, KIND_CHOICE, KIND_ADDR, KIND_MEMORY, KIND_METRICS,
+};
 
 struct option_def {
 	const char *name;
@@ -57,6 +59,9 @@ static const struct option_def option_table[] = {
 	  "memory of the arena: host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER (default: host)" },
 	{ "ring", KIND_SIZE, OPTIONS_MIRROR, FIELD(ring_bytes), 4 << 20, 3ULL << 30, NULL, "SIZE",
 	  "receive ring of the mirror (default: 64M)" },
+	{ "metrics", KIND_METRICS, BOTH, FIELD(metrics), 0, 0, NULL, "ADDR|off",
+	  "where Prometheus finds the figures (default: the first free port from "
+	  "127.0.0.1:7480 on)" },
 	{ "threads", KIND_UINT, BOTH, FIELD(threads), 1, 16, NULL, "N",
 	  "threads that serve requests (default: one a processor, 2 to 16)" },
 	{ "uring", KIND_CHOICE, BOTH, FIELD(uring), 0, 0, "auto|off", "auto|off",
@@ -106,6 +111,8 @@ void options_init(struct options *o, enum options_role role)
 	o->lanes = 2;
 	o->mr_cache_bytes = 64 << 20;
 	o->allow_other = geteuid() == 0;
+	snprintf(o->metrics.at.host, sizeof(o->metrics.at.host), "%s", OPTIONS_METRICS_HOST);
+	o->metrics.at.port = OPTIONS_METRICS_PORT;
 	static_assert(OPTION_COUNT <= sizeof(o->source), "options.source");
 }
 
@@ -214,6 +221,28 @@ static int option_set_memory(const struct option_def *d, char *field, const char
 	return 0;
 }
 
+static int option_set_metrics(const struct option_def *d, struct options_metrics *field,
+			      const char *value, char *why)
+{
+	const char *reason = "not an address";
+	struct addr at;
+
+	if (strcmp(value, "off") == 0) {
+		*field = (struct options_metrics){ .off = true };
+		return 0;
+	}
+	if (addr_parse(value, &at, &reason) != 0) {
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s: %s", d->name, value, reason);
+		return -EINVAL;
+	}
+	if (at.kind != ADDR_AUTO && at.kind != ADDR_TCP) {
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s is HOST:PORT or off, not '%s'", d->name, value);
+		return -EINVAL;
+	}
+	*field = (struct options_metrics){ .given = true, .at = at };
+	return 0;
+}
+
 static int option_apply(struct options *o, size_t index, const char *value, enum options_source source,
 			char *why)
 {
@@ -245,6 +274,9 @@ static int option_apply(struct options *o, size_t index, const char *value, enum
 		break;
 	case KIND_MEMORY:
 		err = option_set_memory(d, field, value, why);
+		break;
+	case KIND_METRICS:
+		err = option_set_metrics(d, field, value, why);
 		break;
 	}
 	if (!err)

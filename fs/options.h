@@ -30,6 +30,14 @@ struct options_addrs {
 	unsigned count;
 };
 
+/* metrics=: where the endpoint listens. */
+struct options_metrics {
+	bool off, given;            /* given: exactly there, else the next free port */
+	struct addr at;
+};
+#define OPTIONS_METRICS_HOST "127.0.0.1"
+#define OPTIONS_METRICS_PORT 7480
+
 struct options {
 	enum options_role role;
 	uint64_t arena_bytes;       /* 0: half of the machine's memory */
@@ -46,6 +54,7 @@ struct options {
 	unsigned threads;           /* 0: as many as processors, at least 2, at most 16 */
 	bool xattr, ro, noatime, allow_other, promote, force;
 	struct options_addrs mirrors, listen;
+	struct options_metrics metrics;
 	char kernel[128];           /* flags for the mount itself: ",nosuid,noexec" */
 	uint8_t source[32];         /* enum options_source that set each table entry */
 };

@@ -12,6 +12,7 @@
 #include "fs/control.h"
 #include "fs/daemon.h"
 #include "fs/fuse_session.h"
+#include "fs/metrics_http.h"
 #include "fs/mirror_view.h"
 #include "fs/mountpoint.h"
 
@@ -35,6 +36,7 @@ struct serve {
 	struct fs *fs;
 	struct view *view;
 	struct control *control;
+	struct metrics_http *http;
 	int signal_fd;
 	char why[NODE_WHY_BYTES];
 };
@@ -110,6 +112,30 @@ static int serve_open_fs(struct serve *s)
 	return err;
 }
 
+/* Before anything is served: a given address that can't be had ends the start. */
+static int serve_open_metrics(struct serve *s)
+{
+	char why[OPTIONS_WHY_BYTES] = "";
+	int err = metrics_http_open(&s->args->opt.metrics, &s->http, why);
+
+	if (err)
+		snprintf(s->why, sizeof(s->why), "%s", why[0] ? why : strerror(-err));
+	else if (why[0] && !s->http)
+		diag_warn("%s", why);
+	return err;
+}
+
+static int serve_start_metrics(struct serve *s)
+{
+	int err = s->http ? metrics_http_start(s->http, s->node->metrics) : 0;
+
+	if (err)
+		snprintf(s->why, sizeof(s->why), "cannot serve metrics: %s", strerror(-err));
+	else if (s->http)
+		s->node->metrics_address = metrics_http_address(s->http);
+	return err;
+}
+
 static int serve_open(struct serve *s)
 {
 	const struct serve_args *a = s->args;
@@ -117,6 +143,7 @@ static int serve_open(struct serve *s)
 	int err = node_open(&a->opt, a->volume, NULL, &s->node, s->why);
 
 	if (!err)
+		err = serve_open_metrics(s);
 	if (!err && primary)
 		err = node_start_primary(s->node, s->why);
 	if (!err && a->mountpoint[0])
@@ -125,6 +152,8 @@ static int serve_open(struct serve *s)
 		err = fs_mount(s->fs, a->mountpoint, s->why);
 	if (!err && !primary)
 		err = node_start_mirror(s->node, s->why);
+	if (!err)
+		err = serve_start_metrics(s);
 	if (!err)
 		err = control_start(s->node, s->fs, &s->control, s->why);
 	if (!err && s->fs && (err = fs_serve(s->fs)) != 0)
@@ -158,6 +187,7 @@ static int serve_close(struct serve *s)
 	if (s->fs)
 		fs_stop(s->fs, SERVE_GRACE_NS);
 	control_stop(s->control); /* its threads look at what node_stop takes down */
+	metrics_http_stop(s->http);
 	if (s->node)
 		err = node_stop(s->node);
 	if (err)

@@ -1,14 +1,142 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node's state as the JSON object of "status" (kvfs status --json prints it as it is). Control threads. */
+/*
+ * A node's state as the JSON object of "status" (kvfs status --json prints it as it is). Figures
+ * come from a snapshot of the metric registry, by the names in the tables below; texts from their
+ * modules. Control threads.
+ */
 #include "config.h"
 #include "fs/control.h"
 
+#include "common/clock.h"
+#include "fs/metrics_json.h"
 #include "replication/region.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #define JI(v) ((json_int_t)(v))
+
+/* A figure of the registry as a member of an object. */
+struct status_figure {
+	const char *key, *metric;
+	bool is_flag;
+};
+
+static const struct status_figure status_store[] = {
+	{ "inodes", "kvfs_inodes", false },
+	{ "inodes_max", "kvfs_inodes_max", false },
+	{ "names", "kvfs_names", false },
+	{ "orphans", "kvfs_orphans", false },
+	{ "value_bytes", "kvfs_value_bytes", false },
+	{ NULL, NULL, false },
+};
+static const struct status_figure status_log[] = {
+	{ "used_bytes", "kvfs_log_used_bytes", false },
+	{ "capacity_bytes", "kvfs_log_capacity_bytes", false },
+	{ "active_used_bytes", "kvfs_log_active_used_bytes", false },
+	{ "active_capacity_bytes", "kvfs_log_active_capacity_bytes", false },
+	{ "active_pool", "kvfs_log_active_pool", false },
+	{ "can_switch", "kvfs_log_can_switch", true },
+	{ "first_lsn", "kvfs_log_first_lsn", false },
+	{ "last_lsn", "kvfs_log_last_lsn", false },
+	{ NULL, NULL, false },
+};
+static const struct status_figure status_ckpt[] = {
+	{ "lsn", "kvfs_checkpoint_lsn", false },
+	{ "running", "kvfs_checkpoint_running", true },
+	{ "done_bytes", "kvfs_checkpoint_done_bytes", false },
+	{ "planned_bytes", "kvfs_checkpoint_planned_bytes", false },
+	{ "written_bytes", "kvfs_checkpoint_last_written_bytes", false },
+	{ "duration_ns", "kvfs_checkpoint_last_duration_seconds", false },
+	{ "total_written_bytes", "kvfs_checkpoint_written_bytes_total", false },
+	{ "count", "kvfs_checkpoints_total", false },
+	{ "failures", "kvfs_checkpoint_failures_total", false },
+	{ NULL, NULL, false },
+};
+static const struct status_figure status_memory[] = {
+	{ "arena_bytes", "kvfs_arena_bytes", false },
+	{ "region_used_bytes", "kvfs_region_used_bytes", false },
+	{ "region_ready_bytes", "kvfs_region_ready_bytes", false },
+	{ "region_reserve_bytes", "kvfs_region_reserve_bytes", false },
+	{ "region_hits", "kvfs_region_hits_total", false },
+	{ "region_misses", "kvfs_region_misses_total", false },
+	{ "value_used_bytes", "kvfs_slab_used_slot_bytes", false },
+	{ "free_slot_bytes", "kvfs_slab_free_slot_bytes", false },
+	{ "free_region_bytes", "kvfs_slab_free_region_bytes", false },
+	{ NULL, NULL, false },
+};
+static const struct status_figure status_commit[] = {
+	{ "min_mirrors", "kvfs_mirrors_needed", false },
+	{ "commit_point", "kvfs_commit_point_lsn", false },
+	{ "durable_lsn", "kvfs_commit_durable_lsn", false },
+	{ "next_lsn", "kvfs_commit_next_lsn", false },
+	{ "appended_records", "kvfs_log_appended_records_total", false },
+	{ "appended_bytes", "kvfs_log_appended_bytes_total", false },
+	{ "appends", "kvfs_log_appends_total", false },
+	{ "timeouts", "kvfs_commit_timeouts_total", false },
+	{ "in_sync", "kvfs_mirrors_in_sync", false },
+	{ "links", "kvfs_mirrors_connected", false },
+	{ "failed", "kvfs_failed", true },
+	{ "waiting_for_log", "kvfs_commit_waiting_for_log", true },
+	{ NULL, NULL, false },
+};
+static const struct status_figure status_link[] = {
+	{ "acked_lsn", "kvfs_mirror_acked_lsn", false },
+	{ "applied_lsn", "kvfs_mirror_applied_lsn", false },
+	{ "sent_lsn", "kvfs_mirror_sent_lsn", false },
+	{ "lag_records", "kvfs_mirror_lag_records", false },
+	{ "lag_bytes", "kvfs_mirror_lag_bytes", false },
+	{ "sent_bytes", "kvfs_mirror_sent_bytes_total", false },
+	{ "sent_records", "kvfs_mirror_sent_records_total", false },
+	{ "reconnects", "kvfs_mirror_reconnects_total", false },
+	{ "retries", "qp_retry_count", false },
+	{ "from_log_records", "kvfs_mirror_from_log_records_total", false },
+	{ "resync_done_bytes", "kvfs_mirror_resync_done_bytes", false },
+	{ "resync_total_bytes", "kvfs_mirror_resync_planned_bytes", false },
+	{ "resync_rate_bytes", "kvfs_mirror_resync_bytes_per_second", false },
+	{ "held_from_lsn", "kvfs_mirror_held_from_lsn", false },
+	{ "pace_bytes", "kvfs_mirror_pace_bytes_per_second", false },
+	{ "lanes", "kvfs_mirror_lanes", false },
+	{ "lanes_down", "kvfs_mirror_lanes_down_total", false },
+	{ "rtt_ns", "kvfs_mirror_round_trip_seconds", false },
+	{ NULL, NULL, false },
+};
+static const struct status_figure status_mirror[] = {
+	{ "connected", "kvfs_replica_connected", true },
+	{ "in_sync", "kvfs_replica_in_sync", true },
+	{ "resyncing", "kvfs_replica_resyncing", true },
+	{ "failed", "kvfs_failed", true },
+	{ "received_lsn", "kvfs_replica_received_lsn", false },
+	{ "durable_lsn", "kvfs_replica_durable_lsn", false },
+	{ "applied_lsn", "kvfs_replica_applied_lsn", false },
+	{ "records", "kvfs_replica_records_total", false },
+	{ "bytes", "kvfs_replica_bytes_total", false },
+	{ "batches", "kvfs_replica_batches_total", false },
+	{ "reordered", "kvfs_replica_reordered_total", false },
+	{ "resync_done_bytes", "kvfs_replica_resync_done_bytes", false },
+	{ "resync_total_bytes", "kvfs_replica_resync_planned_bytes", false },
+	{ "lanes", "kvfs_replica_lanes", false },
+	{ NULL, NULL, false },
+};
+static const struct status_figure status_recovery[] = {
+	{ "replayed_records", "kvfs_recovery_replayed_records", false },
+	{ "load_ns", "kvfs_recovery_load_seconds", false },
+	{ "replay_ns", "kvfs_recovery_replay_seconds", false },
+	{ NULL, NULL, false },
+};
+
+/* Adds the figures to j, which it returns; of the series whose first label is label. */
+static json_t *status_add(json_t *j, const struct metrics_snapshot *snap,
+			  const struct status_figure *f, const char *label)
+{
+	for (; f->key; f++) {
+		uint64_t value = metrics_value(snap, f->metric, label);
+
+		json_object_set_new(j, f->key,
+				    f->is_flag ? json_boolean(value) : json_integer(JI(value)));
+	}
+	return j;
+}
 
 static json_t *status_volume(const struct node *n)
 {
@@ -22,8 +150,9 @@ static json_t *status_volume(const struct node *n)
 		snprintf(uuid + at, 3, "%02x", s->uuid[i]);
 		at += 2;
 	}
-	return json_pack("{s:s, s:s, s:s, s:I, s:b, s:s}", "path", n->vol->path, "uuid", uuid, "label", s->label,
-			 "node_id", JI(s->node_id), "pmem", oplog_is_pmem(n->log), "state",
+	return json_pack("{s:s, s:s, s:s, s:I, s:b, s:s}", "path", n->vol->path, "uuid", uuid,
+			 "label", s->label, "node_id", JI(s->node_id), "pmem",
+			 oplog_is_pmem(n->log), "state",
 			 s->state == VOLUME_READY ? "ready" : "resyncing");
 }
 
@@ -40,120 +169,67 @@ static json_t *status_sync_nodes(struct node *n)
 	return list;
 }
 
-static json_t *status_log(struct node *n)
-{
-	struct oplog_usage u;
-
-	oplog_usage(n->log, &u);
-	return json_pack("{s:I, s:I, s:I, s:I, s:i, s:b, s:I, s:I}", "used_bytes", JI(u.used_bytes), "capacity_bytes",
-			 JI(u.capacity_bytes), "active_used_bytes", JI(u.active_used_bytes), "active_capacity_bytes",
-			 JI(u.active_capacity_bytes), "active_pool", (int)u.active_pool, "can_switch",
-			 u.can_switch, "first_lsn", JI(oplog_first_lsn(n->log)), "last_lsn",
-			 JI(oplog_last_lsn(n->log)));
-}
-
-static json_t *status_ckpt(struct node *n)
+static json_t *status_ckpt_json(struct node *n, const struct metrics_snapshot *snap)
 {
 	struct ckpt_stats s;
-	json_t *j;
+	json_t *j = status_add(json_object(), snap, status_ckpt, NULL);
 
 	ckpt_stats(n->ckpt, &s);
+	json_object_set_new(j, "direct_io", json_boolean(s.direct_io));
+	json_object_set_new(j, "io_uring", json_boolean(s.io_uring));
 	pthread_mutex_lock(&n->lock);
-	j = json_pack("{s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:i}", "lsn", JI(n->ckpt_lsn), "running",
-		      n->ckpt_running, "done_bytes", JI(n->ckpt_done_bytes), "planned_bytes", JI(n->ckpt_total_bytes),
-		      "written_bytes", JI(s.written_bytes), "duration_ns", JI(s.duration_ns), "total_written_bytes",
-		      JI(s.total_written_bytes), "count", JI(s.total_count), "direct_io", s.direct_io, "io_uring",
-		      s.io_uring, "last_error", n->ckpt_error);
+	json_object_set_new(j, "last_error", json_integer(n->ckpt_error));
 	pthread_mutex_unlock(&n->lock);
 	return j;
 }
 
-static json_t *status_memory(struct node *n)
+static json_t *status_memory_json(struct node *n, const struct metrics_snapshot *snap)
 {
 	struct region_stats r;
-	struct slab_stats s;
 
 	region_pool_stats(n->regions, &r);
-	slab_stats(n->slab, &s);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "arena_bytes", JI(n->arena_bytes),
-			 "region_used_bytes", JI(r.used_bytes), "region_ready_bytes", JI(r.ready_bytes),
-			 "region_reserve_bytes", JI(r.reserve_bytes), "region_hits", JI(r.hits), "region_misses",
-			 JI(r.misses), "value_used_bytes", JI(s.used_bytes), "free_slot_bytes", JI(s.free_slot_bytes),
-			 "free_region_bytes", JI(s.free_region_bytes), "hugepages", r.hugepages);
+	return status_add(json_pack("{s:b}", "hugepages", r.hugepages), snap, status_memory, NULL);
 }
 
-static json_t *status_store(struct node *n, uint64_t *ret_lsn)
+static const char *status_protocol(unsigned protocol)
 {
-	struct store_stats s;
-
-	pthread_rwlock_rdlock(&n->store_swap);
-	store_lock(n->store);
-	store_stats_locked(n->store, &s);
-	*ret_lsn = store_lsn_locked(n->store);
-	store_unlock(n->store);
-	pthread_rwlock_unlock(&n->store_swap);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "inodes", JI(s.inodes), "inodes_max", JI(n->inodes_max), "names",
-			 JI(s.names), "orphans", JI(s.orphans), "value_bytes", JI(s.value_bytes));
+	return protocol == COMMIT_PROTOCOL_A ? "A" : protocol == COMMIT_PROTOCOL_B ? "B" : "C";
 }
 
-static json_t *status_commit(struct node *n)
-{
-	struct commit_stats s;
-
-	commit_stats(n->commit, &s);
-	return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:b, s:b}", "protocol",
-			 n->opt->protocol == COMMIT_PROTOCOL_A ? "A" : n->opt->protocol == COMMIT_PROTOCOL_B ? "B" : "C",
-			 "min_mirrors", (int)n->opt->min_mirrors, "commit_point", JI(s.commit_point), "durable_lsn",
-			 JI(s.durable_lsn), "next_lsn", JI(s.next_lsn), "appended_records", JI(s.appended_records),
-			 "appended_bytes", JI(s.appended_bytes), "appends", JI(s.appends), "timeouts", JI(s.timeouts),
-			 "in_sync", (int)s.in_sync, "links", (int)s.links, "failed", s.failed || n->failed,
-			 "waiting_for_log", s.waiting_for_log);
-}
-
-static json_t *status_link(const struct link_stats *s)
-{
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I}",
-			 "addr", s->addr, "transport", s->transport, "state", link_state_name(s->state), "last_error",
-			 s->last_error, "acked_lsn", JI(s->acked_lsn), "applied_lsn", JI(s->applied_lsn), "sent_lsn",
-			 JI(s->sent_lsn), "lag_records", JI(s->lag_records), "lag_bytes", JI(s->lag_bytes), "sent_bytes",
-			 JI(s->sent_bytes), "sent_records", JI(s->sent_records), "reconnects", JI(s->reconnects),
-			 "from_log_records", JI(s->from_log_records), "resync_done_bytes", JI(s->resync_done_bytes),
-			 "resync_total_bytes", JI(s->resync_total_bytes), "resync_rate_bytes", JI(s->resync_rate_bytes),
-			 "held_from_lsn", JI(s->held_from_lsn), "pace_bytes", JI(s->pace_bytes),
-			 "lanes", (int)s->lanes, "lanes_down", (int)s->lanes_down, "rtt_ns", JI(s->rtt_ns));
-}
-
-static json_t *status_links(struct node *n)
+static json_t *status_links_json(struct node *n, const struct metrics_snapshot *snap)
 {
 	struct link_stats stats[OPTIONS_MIRRORS_MAX];
 	unsigned count = n->primary ? primary_stats(n->primary, stats, OPTIONS_MIRRORS_MAX) : 0, i;
 	json_t *list = json_array();
 
-	for (i = 0; i < count; i++)
-		json_array_append_new(list, status_link(&stats[i]));
+	for (i = 0; i < count; i++) {
+		json_t *j = json_pack("{s:s, s:s, s:s, s:s}", "addr", stats[i].addr, "transport",
+				      stats[i].transport, "state", link_state_name(stats[i].state),
+				      "last_error", stats[i].last_error);
+
+		json_array_append_new(list, status_add(j, snap, status_link, stats[i].addr));
+	}
 	return list;
 }
 
-static json_t *status_mirror(struct node *n)
+static json_t *status_mirror_json(struct node *n, const struct metrics_snapshot *snap)
 {
 	struct mirror_stats s;
+	json_t *j;
 
 	mirror_stats(n->mirror, &s);
-	return json_pack("{s:b, s:b, s:b, s:b, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i}",
-			 "connected", s.connected, "in_sync", s.in_sync, "resyncing", s.resyncing, "failed", s.failed || n->failed, "primary",
-			 s.primary, "transport", s.transport, "last_error", s.last_error, "received_lsn",
-			 JI(s.received_lsn), "durable_lsn", JI(s.durable_lsn), "applied_lsn", JI(s.applied_lsn),
-			 "records", JI(s.records), "bytes", JI(s.bytes), "batches", JI(s.batches), "reordered",
-			 JI(s.reordered), "resync_done_bytes", JI(s.resync_done_bytes), "resync_total_bytes",
-			 JI(s.resync_total_bytes), "lanes", (int)s.lanes, "listen_port", (int)s.listen_port);
+	j = json_pack("{s:s, s:s, s:s, s:i}", "primary", s.primary, "transport", s.transport,
+		      "last_error", s.last_error, "listen_port", (int)s.listen_port);
+	return status_add(j, snap, status_mirror, NULL);
 }
 
-static json_t *status_recovery(const struct node *n)
+static json_t *status_recovery_json(const struct node *n, const struct metrics_snapshot *snap)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "checkpoint", JI(n->recovered.ckpt_number),
-			 "checkpoint_lsn", JI(n->recovered.ckpt_lsn), "load_ns", JI(n->recovered.load_ns), "replayed_records",
-			 JI(n->recovered.replayed), "replay_ns", JI(n->recovered.replay_ns), "orphans",
-			 JI(n->recovered.orphans), "torn_tail", n->recovered.torn_tail);
+	json_t *j = json_pack("{s:I, s:I, s:I, s:b}", "checkpoint", JI(n->recovered.ckpt_number),
+			      "checkpoint_lsn", JI(n->recovered.ckpt_lsn), "orphans",
+			      JI(n->recovered.orphans), "torn_tail", n->recovered.torn_tail);
+
+	return status_add(j, snap, status_recovery, NULL);
 }
 
 /* Of the whole state, for comparing nodes; the store must be quiet. */
@@ -179,26 +255,59 @@ static json_t *status_requests(const struct fs *fs)
 	return json_pack("{s:i, s:s}", "rings", (int)fs->ring_count, "no_rings_because", why ? why : "");
 }
 
+static void status_add_role(json_t *j, struct node *n, const struct metrics_snapshot *snap)
+{
+	if (n->commit) {
+		json_object_set_new(j, "commit",
+				    status_add(json_pack("{s:s}", "protocol",
+							 status_protocol(n->opt->protocol)),
+					       snap, status_commit, NULL));
+		json_object_set_new(j, "mirrors", status_links_json(n, snap));
+	}
+	if (n->commit)
+		json_object_set_new(j, "in_sync_nodes", status_sync_nodes(n));
+	if (n->mirror)
+		json_object_set_new(j, "mirror", status_mirror_json(n, snap));
+}
+
 json_t *status_json(struct node *n, struct fs *fs, bool with_digest)
 {
-	uint64_t lsn = 0;
-	json_t *store = status_store(n, &lsn);
-	json_t *j = json_pack("{s:b, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "ok", 1, "version",
-			      PACKAGE_VERSION, "role", n->commit ? "primary" : "mirror", "pid", (int)getpid(),
-			      "mountpoint", fs && fs->mountpoint ? fs->mountpoint : "", "epoch", JI(epoch_term(n->epoch)),
-			      "epoch_start", JI(epoch_start(n->epoch)), "lsn", JI(lsn), "volume", status_volume(n), "store", store, "log", status_log(n), "checkpoint",
-			      status_ckpt(n), "memory", status_memory(n), "recovery", status_recovery(n));
+	struct metrics_snapshot snap;
+	json_t *j;
 
+	if (metrics_snapshot(n->metrics, &snap) != 0)
+		return NULL;
+	j = json_pack("{s:b, s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+		      "ok", 1, "version", PACKAGE_VERSION, "role", n->commit ? "primary" : "mirror",
+		      "pid", (int)getpid(), "mountpoint",
+		      fs && fs->mountpoint ? fs->mountpoint : "", "metrics",
+		      n->metrics_address ? n->metrics_address : "", "epoch",
+		      JI(metrics_value(&snap, "kvfs_epoch", NULL)), "lsn",
+		      JI(metrics_value(&snap, "kvfs_lsn", NULL)), "volume", status_volume(n),
+		      "store", status_add(json_object(), &snap, status_store, NULL), "log",
+		      status_add(json_object(), &snap, status_log, NULL), "checkpoint",
+		      status_ckpt_json(n, &snap), "memory", status_memory_json(n, &snap),
+		      "recovery", status_recovery_json(n, &snap));
 	if (fs)
 		json_object_set_new(j, "requests", status_requests(fs));
-	if (n->commit) {
-		json_object_set_new(j, "commit", status_commit(n));
-		json_object_set_new(j, "mirrors", status_links(n));
-		json_object_set_new(j, "in_sync_nodes", status_sync_nodes(n));
-	}
-	if (n->mirror)
-		json_object_set_new(j, "mirror", status_mirror(n));
+	json_object_set_new(j, "epoch_start",
+			    json_integer(JI(metrics_value(&snap, "kvfs_epoch_start", NULL))));
+	status_add_role(j, n, &snap);
+	metrics_snapshot_free(&snap);
 	if (with_digest)
 		json_object_set_new(j, "digest", status_digest(n));
+	return j;
+}
+
+json_t *status_metrics_json(struct node *n)
+{
+	struct metrics_snapshot snap;
+	json_t *j;
+
+	if (metrics_snapshot(n->metrics, &snap) != 0)
+		return NULL;
+	j = json_pack("{s:b, s:I, s:o}", "ok", 1, "time_ns", JI(clock_mono_ns()), "metrics",
+		      metrics_json(&snap));
+	metrics_snapshot_free(&snap);
 	return j;
 }

@@ -50,6 +50,7 @@ static int log_alloc(const struct logdev_ops *ops, const struct oplog_config *cf
 	log->ops = ops;
 	log->cfg = *cfg;
 	atomic_store_explicit(&log->hold_lsn, UINT64_MAX, memory_order_relaxed);
+	log->append_time = metrics_stage(cfg->metrics, "log");
 	*ret_log = log;
 	return 0;
 
@@ -267,7 +268,7 @@ int oplog_append(struct oplog *log, const struct iovec *iov, int iovcnt, uint64_
 		 uint32_t count, bool urgent)
 {
 	struct oplog_pool *p = oplog_active(log);
-	uint64_t bytes = 0, limit = p->capacity, epoch;
+	uint64_t bytes = 0, limit = p->capacity, epoch, began;
 	int i, rc;
 
 	assert(p->generation != 0 && !p->torn && count > 0 && iovcnt > 0);
@@ -284,7 +285,10 @@ int oplog_append(struct oplog *log, const struct iovec *iov, int iovcnt, uint64_
 		limit -= log->cfg.reserve_bytes < limit ? log->cfg.reserve_bytes : limit;
 	if (p->used >= limit || bytes > limit - p->used)
 		return -ENOSPC;
+	began = log->append_time ? clock_mono_ns() : 0;
 	rc = log->ops->append(p->dev, iov, iovcnt);
+	if (log->append_time)
+		metric_observe(log->append_time, clock_mono_ns() - began);
 	if (rc == -ENOSPC)
 		return rc;
 	if (rc != 0)

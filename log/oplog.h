@@ -11,6 +11,7 @@
  * Threads: one appender at a time (caller's lock: append, switch). covered, read and the getters:
  * any thread. Nothing here waits except for the medium.
  */
+#include "common/metrics.h"
 #include "log/logdev.h"
 #include "log/record.h"
 
@@ -23,6 +24,7 @@ struct oplog_config {
 	uint32_t node_id;
 	uint32_t format_version;
 	uint64_t reserve_bytes; /* end of the last free pool that only `urgent` appends may use */
+	struct metrics *metrics; /* NULL: appends are not measured */
 };
 
 struct oplog_range {

@@ -68,6 +68,7 @@ struct oplog {
 	_Atomic uint64_t hold_lsn;    /* relaxed: only advice */
 	uint64_t generation;  /* appender only: the newest given */
 	_Atomic uint64_t last_lsn; /* release after publishing, with acquire in oplog_last_lsn */
+	struct metric *append_time; /* kvfs_stage_duration_seconds{stage="log"} */
 	atomic_bool dead;     /* set once, relaxed: only stops later calls */
 };
 

@@ -86,8 +86,11 @@ static int link_attempt(struct link *l)
 	if (l->refused_err == 0)
 		link_set_state(l, LINK_DIALING);
 	err = dial_connect(&l->addr, clock_mono_ns() + LINK_DIAL_NS, stopping, &fd);
-	if (err)
+	if (err) {
+		if (err != -ECANCELED)
+			link_metrics_connect_failed(&l->times);
 		return link_fail(l, err, "cannot connect: %s", strerror(-err));
+	}
 	control_socket_tune(fd);
 	err = link_session_run(l, fd);
 	close(fd);

@@ -9,6 +9,7 @@
  * link_hold.c     keeping the log for a mirror that is behind, and slowing the writers for it
  * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
  *                 from the log
+ * link_metrics.c  how long acknowledgements take, retries
  *
  * Threads: the link's own ("kv-link-N") does everything but link_post(), which the commit queue's
  * leader calls. send_lock is all they share: the leader only tries it. When it fails, the leader
@@ -17,6 +18,7 @@
  */
 #include "replication/ack.h"
 #include "replication/handshake.h"
+#include "replication/link_metrics.h"
 #include "replication/primary.h"
 #include "replication/transport.h"
 
@@ -119,6 +121,8 @@ struct link {
 	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
 	_Atomic uint64_t resync_done, resync_total, resync_rate, rtt_ns;
 	_Atomic unsigned lanes, lanes_down;
+
+	struct link_metrics times;
 };
 
 static inline void link_count_add(_Atomic uint64_t *counter, uint64_t n)

@@ -60,13 +60,15 @@ static bool link_batch_add_locked(struct link *l, unsigned n, unsigned iov_at, u
 static unsigned link_batch_post_locked(struct link *l, unsigned n)
 {
 	struct link_sender *s = &l->send;
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, now = clock_mono_ns();
 	int taken;
 
 	if (n == 0)
 		return 0;
 	s->lane = (s->lane + 1) % s->lanes;
+	link_metrics_post(&l->times, s->next_lsn + n - 1, n, now);
 	taken = l->tops->post(l->ep, s->lane, s->posts, n);
+	link_metrics_posted(&l->times, s->next_lsn + n - 1, n, taken < 0 ? 0 : (unsigned)taken);
 	/* An error ends the session: the link's thread looks for it. */
 	if (taken < 0)
 		s->err = taken;
@@ -78,7 +80,7 @@ static unsigned link_batch_post_locked(struct link *l, unsigned n)
 	s->next_lsn += (unsigned)taken;
 	if (!s->unacked) {
 		s->unacked = true;
-		s->since_ns = clock_mono_ns();
+		s->since_ns = now;
 		s->since_lsn = s->next_lsn - 1;
 	}
 	atomic_store_explicit(&l->sent_lsn, s->next_lsn - 1, memory_order_relaxed);

@@ -138,6 +138,7 @@ static int session_begin(struct link *l)
 	l->beats_sent = l->beats_seen = 0;
 	l->last_heard_ns = clock_mono_ns();
 	l->last_beat_ns = 0;
+	link_metrics_begin(&l->times, l->tops->name);
 	link_send_begin(l, last_lsn + 1);
 	err = commit_link_add(l->primary->commit, &link_commit_ops, l, &l->commit_link);
 	if (err) {
@@ -168,8 +169,15 @@ static void session_note_sync(struct link *l, bool in)
 		commit_fail(p->commit, err);
 }
 
+static void session_count_retries(struct link *l)
+{
+	if (l->tops->retries)
+		link_metrics_transport(&l->times, l->tops->retries(l->ep));
+}
+
 static void session_end(struct link *l)
 {
+	session_count_retries(l);
 	link_send_end(l);
 	/* A primary that stops acknowledges nothing more: the mirror stays one that has everything.
 	 */
@@ -230,6 +238,7 @@ static int session_take_ack(struct link *l)
 	uint64_t bytes;
 	const uint8_t *window = l->tops->window(l->ep, &bytes);
 	struct ack a;
+	bool in_memory;
 
 	/* An earlier notice of this poll may have brought us past this one's acknowledgement already. */
 	if (!ack_scan(window, l->last_ack.sequence, &a))
@@ -245,6 +254,8 @@ static int session_take_ack(struct link *l)
 	atomic_store_explicit(&l->applied_lsn, a.applied_lsn, memory_order_relaxed);
 	atomic_store_explicit(&l->ring_freed, a.ring_freed, memory_order_release);
 	atomic_store_explicit(&l->acked_lsn, a.durable_lsn, memory_order_release);
+	in_memory = commit_protocol_of(l->primary->commit) == COMMIT_PROTOCOL_B;
+	link_metrics_acked(&l->times, in_memory ? a.received_lsn : a.durable_lsn, l->last_heard_ns);
 	commit_link_ack(l->commit_link, a.received_lsn, a.durable_lsn);
 	return 0;
 }
@@ -298,6 +309,7 @@ static int session_tick(struct link *l, uint64_t now)
 	link_hold_catchup(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now);
 	if (now - l->last_beat_ns >= LINK_HEARTBEAT_NS) {
 		l->last_beat_ns = now;
+		session_count_retries(l);
 		if (link_send_notice(l, TRANSPORT_IMM_HEARTBEAT))
 			l->beats_sent++;
 	}

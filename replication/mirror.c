@@ -107,6 +107,8 @@ static int mirror_init(struct mirror *m)
 	m->epochs = *m->cfg.epochs;
 	m->cfg.epochs = &m->epochs;
 	epochs_cut(&m->epochs, m->cfg.last_lsn);
+	m->stage_mirror = metrics_stage(m->cfg.metrics, "mirror");
+	m->stage_apply = metrics_stage(m->cfg.metrics, "apply");
 	m->received_lsn = m->durable_lsn = m->applied_lsn = m->cfg.last_lsn;
 	atomic_store(&m->seen_received, m->cfg.last_lsn);
 	atomic_store(&m->seen_durable, m->cfg.last_lsn);

@@ -10,6 +10,7 @@
  * replaces the old one. A second thread ("kv-listen") accepts and authenticates, with a deadline
  * per connection.
  */
+#include "common/metrics.h"
 #include "log/ckpt.h"
 #include "log/epoch.h"
 #include "log/oplog.h"
@@ -61,6 +62,7 @@ struct mirror_config {
 	uint64_t arena_bytes;
 	uint64_t ring_bytes;        /* 0: 64 MiB */
 	unsigned lanes_max, poll_us;
+	struct metrics *metrics;    /* NULL: nothing is measured */
 	const struct addr *listen;
 	unsigned listen_count;
 	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */

@@ -114,6 +114,9 @@ struct mirror {
 	/* one a sequence number, as the window's slots: a transport may read them after post returned */
 	uint8_t ack_bufs[REPL_ACK_SLOTS][sizeof(struct repl_ack)];
 
+	struct metric *stage_mirror, *stage_apply; /* set before the threads start */
+	uint64_t round_ns;               /* when this round's notices were seen; 0: not measured */
+
 	/* Figures: written by kv-mirror, read by anyone; relaxed. */
 	_Atomic uint64_t seen_received, seen_durable, seen_applied;
 	_Atomic uint64_t records, bytes, batches, reordered;

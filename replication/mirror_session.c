@@ -306,6 +306,7 @@ static int mirror_round(struct mirror *m)
 
 	if (n < 0)
 		return mirror_fail(m, n, "the transport failed: %s", strerror(-n));
+	m->round_ns = n > 0 && m->stage_mirror ? clock_mono_ns() : 0;
 	for (int i = 0; !err && i < n; i++)
 		err = mirror_event(m, &ev[i]);
 	/* Also after an error: what came before it is whole and in order. */

@@ -14,11 +14,14 @@
 static int primary_link_init(struct primary *p, unsigned index)
 {
 	struct link *l = &p->links[index];
+	char text[sizeof(l->addr.host) + 16];
 
 	l->primary = p;
 	l->index = index;
 	l->addr = p->cfg.mirrors[index];
 	l->hold_lsn = UINT64_MAX;
+	addr_format(&l->addr, text, sizeof(text));
+	link_metrics_init(&l->times, p->cfg.metrics, text);
 	l->read_buf = malloc(LINK_READ_BYTES);
 	pthread_mutex_init(&l->send_lock, NULL);
 	return l->read_buf ? 0 : -ENOMEM;

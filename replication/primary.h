@@ -10,6 +10,7 @@
  * not take at once (no credits, ring full) its thread reads from the log: catch-up and live sending
  * differ only in where the bytes come from.
  */
+#include "common/metrics.h"
 #include "log/ckpt.h"
 #include "log/epoch.h"
 #include "log/oplog.h"
@@ -30,6 +31,7 @@ struct primary_config {
 	uint64_t arena_bytes;        /* a mirror with a smaller arena is refused */
 	unsigned lanes, poll_us;
 	uint64_t timeout_ns;         /* a live mirror silent for half of it falls out */
+	struct metrics *metrics;     /* NULL: nothing is measured */
 	const struct addr *mirrors;
 	unsigned mirror_count;
 	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */

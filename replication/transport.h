@@ -99,6 +99,10 @@ struct transport_ops {
 	/* For fault tests and lane changes: ends one lane as a failure would. */
 	void (*kill_lane)(struct transport_ep *ep, unsigned lane);
 
+	/* How often the transport has sent something again, all lanes, since set-up. Poll thread. NULL: it
+	 * never does, or can't tell. */
+	uint64_t (*retries)(struct transport_ep *ep);
+
 	void (*close)(struct transport_ep *ep);
 };
 

@@ -8,6 +8,7 @@
 #include "replication/transport_tcp_internal.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -294,6 +295,22 @@ int tcp_ep_create(const struct transport_params *p, const int *fds, unsigned n,
 	return 0;
 }
 
+/* Segments the kernel sent again. */
+static uint64_t tcp_retries(struct transport_ep *base)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)base;
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < ep->base.lanes; i++) {
+		struct tcp_info info = { 0 };
+		socklen_t len = sizeof(info);
+
+		if (getsockopt(ep->lane[i].fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0)
+			count += info.tcpi_total_retrans;
+	}
+	return count;
+}
+
 const struct transport_ops transport_tcp_ops = {
 	.name = "tcp",
 	.accept = tcp_accept,
@@ -306,5 +323,6 @@ const struct transport_ops transport_tcp_ops = {
 	.wake = tcp_wake,
 	.set_poll_us = transport_ep_set_poll_us,
 	.kill_lane = tcp_kill_lane,
+	.retries = tcp_retries,
 	.close = tcp_close,
 };

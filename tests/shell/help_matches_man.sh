@@ -96,7 +96,7 @@ awk '
 same "sub-commands of kvfs"
 
 # What a sub-command says of itself is what kvfs --help says of it.
-for command in umount status checkpoint doctor; do
+for command in umount status top checkpoint doctor; do
 	"$KVFS" $command --help | sed -n '1s/^usage: kvfs //p' >"$tmp/help"
 	grep "^$command " "$tmp/man" >"$tmp/one" || fail "$command is not in kvfs --help"
 	diff "$tmp/help" "$tmp/one" || fail "kvfs $command --help (<) and kvfs --help (>) differ"

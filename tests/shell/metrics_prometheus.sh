@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Prometheus reads a loaded primary and its mirror; every query of the dashboard returns figures, every alert
+# rule is evaluated without an error, and a mirror that is killed raises its alert.
+# shellcheck source=tests/shell/functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=tests/shell/mount_functions.sh
+. "$(dirname "$0")/mount_functions.sh"
+command -v prometheus >/dev/null || skip "prometheus is missing"
+
+prometheus_pid=
+load_pid=
+cleanup()
+{
+	for pid in $prometheus_pid $load_pid; do
+		kill "$pid" 2>/dev/null || :
+		wait "$pid" 2>/dev/null || :
+	done
+	mount_cleanup
+}
+trap cleanup EXIT
+
+address() { "$KVFS" status --json "$1" | sed -n 's/^  "metrics": "\(.*\)",$/\1/p'; }
+free_port()
+{
+	python3 -c '
+import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])'
+}
+
+make_volume v
+make_volume s --join "$tmp/v/key"
+start_mirror s listen=tcp:127.0.0.1:0,metrics=127.0.0.1:0 with-view
+port=$("$KVFS" status --json "$tmp/s" | sed -n 's/.*"listen_port": \([0-9]*\).*/\1/p')
+mount_volume "mirror=tcp:127.0.0.1:$port,metrics=127.0.0.1:0,min_mirrors=0"
+
+# The waits of alerts are for people: here they fire at once.
+sed 's/^\( *for:\).*/\1 0s/' "$top_srcdir/scripts/prometheus/kvfs.rules.yml" >"$tmp/kvfs.rules.yml"
+cat >"$tmp/prometheus.yml" <<END
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [kvfs.rules.yml]
+scrape_configs:
+  - job_name: kvfs
+    static_configs: [{targets: ["$(address "$tmp/m")", "$(address "$tmp/s")"]}]
+END
+promtool check config "$tmp/prometheus.yml" >"$tmp/out" 2>&1 || fail "$(cat "$tmp/out")"
+web=127.0.0.1:$(free_port)
+prometheus --config.file="$tmp/prometheus.yml" --storage.tsdb.path="$tmp/tsdb" --web.listen-address="$web" \
+	>"$tmp/prometheus.log" 2>&1 &
+prometheus_pid=$!
+
+# ask EXPRESSION: the first value it has, nothing without one
+ask()
+{
+	python3 -c '
+import json, sys, urllib.parse, urllib.request
+url = "http://%s/api/v1/query?%s" % (sys.argv[1], urllib.parse.urlencode({"query": sys.argv[2]}))
+try:
+	result = json.load(urllib.request.urlopen(url, timeout=10))["data"]["result"]
+except OSError:
+	result = []
+print(result[0]["value"][1] if result else "")' "$web" "$1"
+}
+
+# Some of everything: reads, writes, a checkpoint, pages of the view to be dropped.
+while :; do
+	"$KVFS" bench --dir "$tmp/m" --seconds 1 --load a,create --keys 200 --threads 1 >/dev/null
+	cat "$tmp"/s.m/kvfs-bench/* >/dev/null 2>&1 || :
+	"$KVFS" checkpoint "$tmp/m"
+done >"$tmp/load.log" 2>&1 &
+load_pid=$!
+wait_for '[ "$(ask "min(count_over_time(kvfs_lsn[1m])) > bool 9")" = 1 ]' 90
+wait_for '[ "$(ask "sum(rate(kvfs_checkpoints_total[10s])) > bool 0")" = 1 ]' 30
+
+python3 - "$web" "$top_srcdir/scripts/grafana/kvfs.json" <<'END' || fail "see above"
+import json, math, sys, urllib.parse, urllib.request
+
+web, path = sys.argv[1:]
+board = json.load(open(path))
+panels = [p for p in board["panels"] if p["type"] != "row"]
+assert len({p["id"] for p in board["panels"]}) == len(board["panels"]), "panels with the same id"
+wrong = tried = 0
+for panel in panels:
+	assert panel["targets"], panel["title"]
+	for target in panel["targets"]:
+		query = target["expr"].replace("$instance", ".*").replace("$__rate_interval", "15s")
+		assert "$" not in query, query
+		url = "http://%s/api/v1/query?%s" % (web, urllib.parse.urlencode({"query": query}))
+		try:
+			reply = json.load(urllib.request.urlopen(url, timeout=20))
+		except urllib.error.HTTPError as e:
+			reply = json.load(e)
+		values = [r["value"][1] for r in reply.get("data", {}).get("result", [])]
+		tried += 1
+		if not any(not math.isnan(float(v)) for v in values):
+			print("%s: %s: %s" % (panel["title"], query, reply.get("error", values)))
+			wrong += 1
+print("%d queries, %d without figures" % (tried, wrong))
+sys.exit(1 if wrong or tried < 40 else 0)
+END
+
+# Rules: all evaluated, none with an error, nothing critical while all is well.
+rules()
+{
+	python3 -c '
+import json, sys, urllib.request
+reply = urllib.request.urlopen("http://%s/api/v1/rules" % sys.argv[1], timeout=10)
+groups = json.load(reply)["data"]["groups"]
+for rule in groups[0]["rules"]:
+	severity = rule["labels"]["severity"]
+	print(rule["name"], rule["health"], rule["state"], severity, rule.get("lastError", ""))' "$web"
+}
+rules >"$tmp/rules"
+[ "$(wc -l <"$tmp/rules")" -eq "$(grep -c ' alert: ' "$tmp/kvfs.rules.yml")" ] ||
+	fail "rules: $(cat "$tmp/rules")"
+! grep -v ' ok ' "$tmp/rules" || fail "a rule could not be evaluated"
+! grep ' firing critical' "$tmp/rules" || fail "an alert without a cause"
+kill_daemon "$tmp/s"
+for alert in KvfsMirrorLost KvfsDegraded KvfsDown; do
+	wait_for "rules | grep -q '^$alert ok firing'" 30
+done
