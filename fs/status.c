@@ -75,11 +75,15 @@ static json_t *status_memory(struct node *n)
 
 	region_pool_stats(n->regions, &r);
 	slab_stats(n->slab, &s);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "arena_bytes", JI(n->arena_bytes),
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:s, s:I, s:I}", "arena_bytes",
+			 JI(n->arena_bytes),
 			 "region_used_bytes", JI(r.used_bytes), "region_ready_bytes", JI(r.ready_bytes),
 			 "region_reserve_bytes", JI(r.reserve_bytes), "region_hits", JI(r.hits), "region_misses",
 			 JI(r.misses), "value_used_bytes", JI(s.used_bytes), "free_slot_bytes", JI(s.free_slot_bytes),
-			 "free_region_bytes", JI(s.free_region_bytes), "hugepages", r.hugepages);
+			 "free_region_bytes", JI(s.free_region_bytes), "hugepages", r.hugepages,
+			 "registered_bytes", JI(r.registered_bytes), "register_error",
+			 r.register_err ? strerror(-r.register_err) : "", "mr_hits", JI(r.found), "mr_misses",
+			 JI(r.not_found));
 }
 
 static json_t *status_store(struct node *n, uint64_t *ret_lsn)
@@ -112,8 +116,9 @@ static json_t *status_commit(struct node *n)
 
 static json_t *status_link(const struct link_stats *s)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I}",
-			 "addr", s->addr, "transport", s->transport, "state", link_state_name(s->state), "last_error",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I}",
+			 "addr", s->addr, "transport", s->transport, "transport_note", s->transport_note, "state",
+			 link_state_name(s->state), "last_error",
 			 s->last_error, "acked_lsn", JI(s->acked_lsn), "applied_lsn", JI(s->applied_lsn), "sent_lsn",
 			 JI(s->sent_lsn), "lag_records", JI(s->lag_records), "lag_bytes", JI(s->lag_bytes), "sent_bytes",
 			 JI(s->sent_bytes), "sent_records", JI(s->sent_records), "reconnects", JI(s->reconnects),
