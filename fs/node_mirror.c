@@ -241,12 +241,17 @@ int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])
 		.lanes_max = n->opt->lanes,
 		.poll_us = n->opt->poll_us,
 		.metrics = n->metrics,
+		.ack_timeout = n->opt->ack_timeout,
+		.rdma_device = n->opt->rdma_device,
 		.listen = n->opt->listen.list,
 		.listen_count = n->opt->listen.count,
 	};
 	const char *reason = NULL;
 	int err;
 
+	err = node_check_verbs(n, &n->opt->listen, why);
+	if (err)
+		return err;
 	memcpy(cfg.uuid, n->vol->super.uuid, sizeof(cfg.uuid));
 	memcpy(cfg.key, n->vol->key, sizeof(cfg.key));
 	store_lock(n->store);
@@ -255,5 +260,7 @@ int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])
 	err = mirror_create(n->log, n->ckpt, &cfg, &node_mirror_ops, n, &n->mirror, &reason);
 	if (err)
 		snprintf(why, NODE_WHY_BYTES, "cannot listen for the primary: %s", reason ? reason : strerror(-err));
+	else
+		node_say_listening(n);
 	return err;
 }

@@ -57,6 +57,9 @@ static int node_start_links(struct node *n)
 		.arena_bytes = n->arena_bytes,
 		.lanes = n->opt->lanes,
 		.poll_us = n->opt->poll_us,
+		.ack_timeout = n->opt->ack_timeout,
+		.rdma_device = n->opt->rdma_device,
+		.memory = n->regions,
 		.timeout_ns = n->opt->timeout_s * NSEC_PER_SEC,
 		.metrics = n->metrics,
 		.mirrors = n->opt->mirrors.list,
@@ -84,7 +87,7 @@ static void node_name_missing(struct node *n, char *out, size_t cap)
 		/* on its way is no fault: status shows it */
 		if (stats[i].state != LINK_DOWN && stats[i].state != LINK_REFUSED && !stats[i].last_error[0])
 			continue;
-		snprintf(out, cap, "mirror %.150s is %s%s%.200s", stats[i].addr, link_state_name(stats[i].state),
+		snprintf(out, cap, "mirror %.150s is %s%s%.400s", stats[i].addr, link_state_name(stats[i].state),
 			 stats[i].last_error[0] ? ": " : "", stats[i].last_error);
 		return;
 	}
@@ -93,9 +96,10 @@ static void node_name_missing(struct node *n, char *out, size_t cap)
 static int node_wait_mirrors(struct node *n, char *why)
 {
 	const char *reason = NULL;
-	char missing[400];
+	char missing[640];
 	int err = primary_wait_live(n->primary, n->opt->min_mirrors, n->opt->connect_s * NSEC_PER_SEC, &reason);
 
+	node_say_transports(n);
 	node_name_missing(n, missing, sizeof(missing));
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "%s; start it (kvfs mirror), or go on with fewer than min_mirrors=%u",
@@ -117,6 +121,9 @@ int node_start_primary(struct node *n, char why[NODE_WHY_BYTES])
 	}
 	if (n->opt->mirrors.count == 0)
 		return 0;
+	err = node_check_verbs(n, &n->opt->mirrors, why);
+	if (err)
+		return err;
 	err = node_start_links(n);
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "cannot start replication: %s", strerror(-err));

@@ -5,6 +5,7 @@
 #include "common/units.h"
 #include "replication/commit.h"
 #include "replication/region_memory.h"
+#include "replication/transport_verbs.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -12,7 +13,8 @@
 #include <unistd.h>
 
 enum option_kind {
-	KIND_FLAG, KIND_SIZE, KIND_UINT, KIND_CHOICE, KIND_ADDR, KIND_MEMORY, KIND_METRICS,
+	KIND_FLAG, KIND_SIZE, KIND_UINT, KIND_CHOICE, KIND_ADDR, KIND_MEMORY, KIND_DEVICE,
+	KIND_METRICS,
 };
 
 struct option_def {
@@ -35,14 +37,15 @@ static const struct option_def option_table[] = {
 	{ "inodes", KIND_UINT, BOTH, FIELD(inodes_max), 16, 1ULL << 40, NULL, "N",
 	  "most keys and directories (default: what a quarter of the memory holds)" },
 	{ "mirror", KIND_ADDR, OPTIONS_MOUNT, FIELD(mirrors), 0, 0, NULL, "ADDR",
-	  "a mirror: HOST:PORT, tcp:HOST:PORT or shm:SOCKET; may be repeated" },
+	  "a mirror: HOST:PORT, verbs:HOST:PORT, tcp:HOST:PORT or shm:SOCKET; may be repeated" },
 	{ "listen", KIND_ADDR, OPTIONS_MIRROR, FIELD(listen), 0, 0, NULL, "ADDR",
 	  "where the mirror waits for its primary; may be repeated" },
 	{ "protocol", KIND_CHOICE, OPTIONS_MOUNT, FIELD(protocol), 0, 0, "A|B|C", "A|B|C",
 	  "acknowledge when in the local log (A), also in the mirrors' memory (B), also in their logs (C) "
 	  "(default: C)" },
 	{ "transport", KIND_CHOICE, BOTH, FIELD(transport), 0, 0, "auto|verbs|tcp|shm",
-	  "auto|tcp|shm", "transport of addresses without a prefix (default: auto)" },
+	  "auto|verbs|tcp|shm",
+	  "transport of addresses without a prefix (default: auto: verbs where both ends have it, else tcp)" },
 	{ "min_mirrors", KIND_UINT, OPTIONS_MOUNT, FIELD(min_mirrors), 0, OPTIONS_MIRRORS_MAX, NULL,
 	  "N", "mirrors in sync that a write needs (default: a majority of the nodes; 0: go on alone)" },
 	{ "timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(timeout_s), 1, 3600, NULL, "SEC",
@@ -57,6 +60,10 @@ static const struct option_def option_table[] = {
 	  "registered memory kept ready ahead of need (default: 64M)" },
 	{ "memory", KIND_MEMORY, BOTH, FIELD(memory), 0, 0, NULL, "WHERE",
 	  "memory of the arena: host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER (default: host)" },
+	{ "ack_timeout", KIND_UINT, BOTH, FIELD(ack_timeout), 1, 31, NULL, "N",
+	  "verbs: a queue pair sends again after 4.096 us * 2^N without an answer (default: 14, 67 ms)" },
+	{ "rdma_device", KIND_DEVICE, BOTH, FIELD(rdma_device), 0, 0, NULL, "NAME[:PORT[:GID]]",
+	  "verbs: device, port and GID to use (default: what leads to the peer)" },
 	{ "ring", KIND_SIZE, OPTIONS_MIRROR, FIELD(ring_bytes), 4 << 20, 3ULL << 30, NULL, "SIZE",
 	  "receive ring of the mirror (default: 64M)" },
 	{ "metrics", KIND_METRICS, BOTH, FIELD(metrics), 0, 0, NULL, "ADDR|off",
@@ -109,6 +116,7 @@ void options_init(struct options *o, enum options_role role)
 	o->timeout_s = 30;
 	o->connect_s = 10;
 	o->lanes = 2;
+	o->ack_timeout = 14;
 	o->mr_cache_bytes = 64 << 20;
 	o->allow_other = geteuid() == 0;
 	snprintf(o->metrics.at.host, sizeof(o->metrics.at.host), "%s", OPTIONS_METRICS_HOST);
@@ -215,6 +223,13 @@ static int option_set_memory(const struct option_def *d, char *field, const char
 	if (strlen(value) >= OPTIONS_MEMORY_BYTES || region_memory_parse(value, &memory, reason) != 0) {
 		snprintf(why, OPTIONS_WHY_BYTES, "option %s is host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER, "
 			 "not '%.100s'", d->name, value);
+static int option_set_device(const struct option_def *d, char *field, const char *value, char *why)
+{
+	struct verbs_choice c;
+
+	if (strlen(value) >= OPTIONS_DEVICE_BYTES || verbs_choice_parse(value, &c) != 0) {
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s wants %s, for example mlx5_0 or mlx5_0:1:3, not '%.100s'",
+			 d->name, d->arg, value);
 		return -EINVAL;
 	}
 	memcpy(field, value, strlen(value) + 1);
@@ -274,6 +289,9 @@ static int option_apply(struct options *o, size_t index, const char *value, enum
 		break;
 	case KIND_MEMORY:
 		err = option_set_memory(d, field, value, why);
+		break;
+	case KIND_DEVICE:
+		err = option_set_device(d, field, value, why);
 		break;
 	case KIND_METRICS:
 		err = option_set_metrics(d, field, value, why);
@@ -406,8 +424,8 @@ int options_read_file(struct options *o, const char *path, enum options_source s
 	return err;
 }
 
-/* Addresses without a prefix take transport=; what this program lacks is refused by name. */
-static int option_fix_addrs(const struct options *o, struct options_addrs *addrs, char *why)
+/* Addresses without a prefix take transport=. */
+static void option_fix_addrs(const struct options *o, struct options_addrs *addrs)
 {
 	unsigned i;
 
@@ -416,24 +434,13 @@ static int option_fix_addrs(const struct options *o, struct options_addrs *addrs
 
 		if (a->kind == ADDR_AUTO && o->transport != ADDR_SHM)
 			a->kind = (enum addr_kind)o->transport;
-		if (a->kind == ADDR_VERBS) {
-			snprintf(why, OPTIONS_WHY_BYTES,
-				 "transport verbs is not built into this kvfs; use tcp:%.200s:%u", a->host,
-				 a->port);
-			return -EINVAL;
-		}
 	}
-	return 0;
 }
 
 int options_finish(struct options *o, char why[OPTIONS_WHY_BYTES])
 {
-	int err = option_fix_addrs(o, &o->mirrors, why);
-
-	if (!err)
-		err = option_fix_addrs(o, &o->listen, why);
-	if (err)
-		return err;
+	option_fix_addrs(o, &o->mirrors);
+	option_fix_addrs(o, &o->listen);
 	if (o->min_mirrors == OPTIONS_MAJORITY)
 		o->min_mirrors = (o->mirrors.count + 1) / 2;
 	if (o->min_mirrors > o->mirrors.count) {

@@ -17,6 +17,7 @@
 #define OPTIONS_MIRRORS_MAX 16
 #define OPTIONS_WHY_BYTES 512
 #define OPTIONS_MEMORY_BYTES 256
+#define OPTIONS_DEVICE_BYTES 80
 
 enum options_uring { OPTIONS_URING_AUTO, OPTIONS_URING_OFF };
 
@@ -51,12 +52,14 @@ struct options {
 	unsigned timeout_s, connect_s;
 	unsigned lanes, poll_us;
 	unsigned uring;             /* enum options_uring */
+	unsigned ack_timeout;       /* verbs: exponent */
+	char rdma_device[OPTIONS_DEVICE_BYTES]; /* verbs: NAME[:PORT[:GID]], empty: any */
 	unsigned threads;           /* 0: as many as processors, at least 2, at most 16 */
 	bool xattr, ro, noatime, allow_other, promote, force;
 	struct options_addrs mirrors, listen;
 	struct options_metrics metrics;
 	char kernel[128];           /* flags for the mount itself: ",nosuid,noexec" */
-	uint8_t source[32];         /* enum options_source that set each table entry */
+	uint8_t source[40];         /* enum options_source that set each table entry */
 };
 #define OPTIONS_MAJORITY UINT32_MAX
 

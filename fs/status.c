@@ -188,7 +188,11 @@ static json_t *status_memory_json(struct node *n, const struct metrics_snapshot 
 	struct region_stats r;
 
 	region_pool_stats(n->regions, &r);
-	return status_add(json_pack("{s:b}", "hugepages", r.hugepages), snap, status_memory, NULL);
+	return status_add(json_pack("{s:b, s:I, s:s, s:I, s:I}", "hugepages", r.hugepages,
+				    "registered_bytes", JI(r.registered_bytes), "register_error",
+				    r.register_err ? strerror(-r.register_err) : "", "mr_hits",
+				    JI(r.found), "mr_misses", JI(r.not_found)),
+			  snap, status_memory, NULL);
 }
 
 static const char *status_protocol(unsigned protocol)
@@ -203,8 +207,9 @@ static json_t *status_links_json(struct node *n, const struct metrics_snapshot *
 	json_t *list = json_array();
 
 	for (i = 0; i < count; i++) {
-		json_t *j = json_pack("{s:s, s:s, s:s, s:s}", "addr", stats[i].addr, "transport",
-				      stats[i].transport, "state", link_state_name(stats[i].state),
+		json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s}", "addr", stats[i].addr, "transport",
+				      stats[i].transport, "transport_note",
+				      stats[i].transport_note, "state", link_state_name(stats[i].state),
 				      "last_error", stats[i].last_error);
 
 		json_array_append_new(list, status_add(j, snap, status_link, stats[i].addr));

@@ -7,6 +7,8 @@
  * link.c          thread, state machine, dialling, back-off
  * link_session.c  one connection: set-up, events, acknowledgements, in-sync set, heartbeats
  * link_hold.c     keeping the log for a mirror that is behind, and slowing the writers for it
+ * link_keep.c     ops whose memory a transport still reads
+ * link_transport.c  which transport: what the address says, or what both ends have
  * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
  *                 from the log
  * link_metrics.c  how long acknowledgements take, retries
@@ -29,7 +31,7 @@
 #define LINK_BATCH_IOV (LINK_BATCH_POSTS * 4)
 #define LINK_READ_BYTES (2U << 20) /* more than RECORD_BYTES_MAX */
 #define LINK_HEARTBEAT_NS (150ULL * 1000 * 1000)
-#define LINK_ERROR_BYTES 200
+#define LINK_ERROR_BYTES 400
 
 struct primary {
 	struct commit *commit;
@@ -65,6 +67,9 @@ struct link_sender {
 	struct iovec iov[LINK_BATCH_IOV];
 	uint64_t head_after[LINK_BATCH_POSTS];
 	uint32_t bytes[LINK_BATCH_POSTS];
+	bool holds;             /* the transport sends from the ops' memory */
+	struct op **held;       /* REPL_WINDOW_RECORDS, by LSN: sent, and not yet in the mirror's memory; NULL: none */
+	uint64_t held_lsn;      /* nothing at or below it is held */
 };
 
 /* Rate of a mirror that the log is held for; the link's thread's. */
@@ -91,7 +96,12 @@ struct link {
 	uint32_t peer_node;     /* of the last welcome, 0: none yet */
 	char last_error[LINK_ERROR_BYTES];
 	char transport[8];
+	char transport_note[256];
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */
+
+	/* An address without a prefix; the link's thread's. */
+	uint64_t verbs_retry_ns; /* verbs failed: not before */
+	uint64_t verbs_wait_ns, verbs_looked_ns;
 
 	/* Session; set up and torn down by the link's thread while no post can run. */
 	const struct transport_ops *tops;
@@ -147,6 +157,7 @@ void link_hold_resync(struct link *l, uint64_t done, uint64_t total, uint64_t no
 void link_hold_end(struct link *l);
 
 /* link_send.c */
+void link_unlock(struct link *l); /* send_lock; the link's thread */
 void link_send_begin(struct link *l, uint64_t next_lsn);
 void link_send_end(struct link *l);
 /* Sends from the log what the leader could not, as far as ring, window and credits allow. */
@@ -170,6 +181,21 @@ struct link_ages {
 int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, struct link_ages *ret_ages);
 /* Whether an acknowledgement speaks only of what was sent. Waits for a post that is under way. */
 bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos);
+
+/* link_keep.c. locked: under send_lock, before the op may be released. release: up to lsn, without the lock.
+ * end: no transport reads any more. */
+int link_keep_begin(struct link *l);
+void link_keep_locked(struct link *l, struct op *op);
+void link_keep_release(struct link *l, uint64_t lsn);
+void link_keep_end(struct link *l);
+
+/* link_transport.c */
+void link_transport_choose(struct link *l); /* sets tops; NULL: not built in */
+enum repl_transport link_transport_number(const struct link *l);
+/* Lanes could not be opened, or the mirror does not offer it: what to return instead of err. */
+int link_transport_failed(struct link *l, int err);
+/* RDMA may be had again by a link that goes without: asked now and then. */
+bool link_transport_better(struct link *l, uint64_t now_ns);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */
 struct oplog;

@@ -108,7 +108,11 @@ static unsigned link_post_some_locked(struct link *l, struct op *const *ops, uns
 			break;
 		count++;
 	}
-	return link_batch_post_locked(l, count);
+	count = link_batch_post_locked(l, count);
+	/* The leader holds them all until we return. */
+	for (unsigned i = 0; i < count; i++)
+		link_keep_locked(l, ops[i]);
+	return count;
 }
 
 static void link_post_locked(struct link *l, struct op *const *ops, unsigned n)
@@ -160,7 +164,7 @@ const struct commit_link_ops link_commit_ops = { .post = link_post };
 
 /* The link's thread gives send_lock back, and learns whether the leader came meanwhile and left it
  * its records. */
-static void link_unlock(struct link *l)
+void link_unlock(struct link *l)
 {
 	pthread_mutex_unlock(&l->send_lock);
 	if (atomic_exchange(&l->missed, false))

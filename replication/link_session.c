@@ -60,14 +60,16 @@ static int session_handshake(struct link *l, int fd)
 		.node_id = cfg->node_id,
 		.timeout_ms = (uint32_t)(cfg->timeout_ns / NSEC_PER_MSEC) + 1,
 		.lanes = cfg->lanes,
-		.transport = dial_transport(&l->addr),
+		.transport = link_transport_number(l),
 		.protocol = commit_protocol_of(l->primary->commit),
 	};
 	int err = handshake_dial(&h, fd, cfg->uuid, &join, clock_mono_ns() + SESSION_HANDSHAKE_NS,
 				 &l->welcome);
 
-	if (err)
-		return link_fail(l, err, "%s", h.why);
+	if (err) {
+		link_fail(l, err, "%s", h.why);
+		return err == -ENOTSUP ? link_transport_failed(l, err) : err;
+	}
 	if (l->welcome.ring_bytes < SESSION_RING_BYTES_MIN)
 		return link_fail(l, -EPROTO, "the mirror's ring is too small");
 	return session_claim_node(l);
@@ -93,6 +95,9 @@ static int session_connect(struct link *l, int fd)
 		.window_bytes = REPL_ACK_WINDOW_BYTES,
 		.deadline_ns = clock_mono_ns() + SESSION_SETUP_NS,
 		.poll_us = l->primary->cfg.poll_us,
+		.ack_timeout = l->primary->cfg.ack_timeout,
+		.device = l->primary->cfg.rdma_device,
+		.memory = l->primary->cfg.memory,
 	};
 	struct repl_start start = { .next_lsn = htobe64(l->welcome.last_lsn + 1) };
 	const char *why = NULL;
@@ -102,8 +107,10 @@ static int session_connect(struct link *l, int fd)
 			   &l->primary->stopping);
 	if (!err)
 		err = l->tops->connect(fd, &l->addr, &params, &l->ep, &why);
-	if (err)
-		return link_fail(l, err, "cannot open lanes: %s", why ? why : strerror(-err));
+	if (err) {
+		link_fail(l, err, "cannot open lanes: %s", why ? why : strerror(-err));
+		return link_transport_failed(l, err);
+	}
 	if (l->tops->remote_window_bytes(l->ep) < SESSION_RING_BYTES_MIN) {
 		l->tops->close(l->ep);
 		l->ep = NULL;
@@ -125,6 +132,7 @@ static void session_disconnect(struct link *l)
 	pthread_mutex_unlock(&l->primary->lock);
 	l->tops->close(l->ep);
 	l->ep = NULL;
+	link_keep_end(l);
 	atomic_store_explicit(&l->lanes, 0, memory_order_relaxed);
 }
 
@@ -139,6 +147,9 @@ static int session_begin(struct link *l)
 	l->last_heard_ns = clock_mono_ns();
 	l->last_beat_ns = 0;
 	link_metrics_begin(&l->times, l->tops->name);
+	err = link_keep_begin(l);
+	if (err)
+		return link_fail(l, err, "no memory for the records under way");
 	link_send_begin(l, last_lsn + 1);
 	err = commit_link_add(l->primary->commit, &link_commit_ops, l, &l->commit_link);
 	if (err) {
@@ -253,6 +264,8 @@ static int session_take_ack(struct link *l)
 	l->beats_seen = a.heartbeats;
 	atomic_store_explicit(&l->applied_lsn, a.applied_lsn, memory_order_relaxed);
 	atomic_store_explicit(&l->ring_freed, a.ring_freed, memory_order_release);
+	/* before the window moves: an LSN may only take the place of one that is no longer held */
+	link_keep_release(l, a.received_lsn);
 	atomic_store_explicit(&l->acked_lsn, a.durable_lsn, memory_order_release);
 	in_memory = commit_protocol_of(l->primary->commit) == COMMIT_PROTOCOL_B;
 	link_metrics_acked(&l->times, in_memory ? a.received_lsn : a.durable_lsn, l->last_heard_ns);
@@ -272,14 +285,21 @@ static int session_notice(struct link *l, const struct transport_event *ev)
 	}
 }
 
+static int session_lane_down(struct link *l, const struct transport_event *ev)
+{
+	const char *why = l->tops->lane_why ? l->tops->lane_why(l->ep, ev->lane) : NULL;
+
+	atomic_fetch_add_explicit(&l->lanes_down, 1, memory_order_relaxed);
+	return link_fail(l, -ENOTCONN, "lane %u failed: %s", ev->lane, why ? why : strerror(-ev->err));
+}
+
 static int session_event(struct link *l, const struct transport_event *ev)
 {
 	switch (ev->kind) {
 	case TRANSPORT_EVENT_NOTICE:
 		return session_notice(l, ev);
 	case TRANSPORT_EVENT_LANE_DOWN:
-		atomic_fetch_add_explicit(&l->lanes_down, 1, memory_order_relaxed);
-		return link_fail(l, -ENOTCONN, "lane %u failed: %s", ev->lane, strerror(-ev->err));
+		return session_lane_down(l, ev);
 	case TRANSPORT_EVENT_PEER_DOWN:
 		return link_fail(l, -ENOTCONN, "the connection failed: %s", strerror(-ev->err));
 	case TRANSPORT_EVENT_WRITABLE:
@@ -304,6 +324,8 @@ static int session_tick(struct link *l, uint64_t now)
 		session_fall_out(l);
 	if (ages.unacked_ns > stuck)
 		return link_fail(l, -ETIMEDOUT, "the mirror acknowledges nothing");
+	if (l->in_sync && link_transport_better(l, now))
+		return link_fail(l, -EAGAIN, "RDMA can be had again");
 	if (ages.stuck_ns > stuck)
 		return link_fail(l, -ETIMEDOUT, "the mirror takes no more records");
 	link_hold_catchup(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now);
@@ -390,9 +412,7 @@ static int session_run(struct link *l, int fd)
 	int err;
 
 	link_set_state(l, LINK_HANDSHAKE);
-	l->tops = l->primary->cfg.transport;
-	if (!l->tops)
-		l->tops = transport_for(l->addr.kind);
+	link_transport_choose(l);
 	if (!l->tops)
 		return link_fail(l, -ENOTSUP, "this build has no such transport");
 	err = session_handshake(l, fd);

@@ -9,20 +9,30 @@
  * nothing there, but a store may pass a later load of another word: only a locked instruction stops
  * that (xchg, what a seq_cst store compiles to). ARM reorders anything: stlr and ldar order payload
  * and notice, and, being RCsc, also a store with a later load.
+ *
+ * A device beside the processor (verbs) is not part of C's memory model; what orders its accesses
+ * lies in the provider's library. ibv_post_send ends in a barrier towards the device before the
+ * doorbell (ARM: dmb oshst, or dsb for mapped doorbells; x86: stores stay in order), so what was
+ * written to stage or slab before it is what the device reads. ibv_poll_cq has one from the device
+ * (ARM: dmb oshld; x86: lfence) between the completion's owner bit and the rest: what
+ * is read from the window after it is what the device wrote before. completion_seen names that
+ * place; it keeps the compiler from moving reads of the window above it.
  */
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Payload visible before notice, the writer: all bytes written before are seen by who sees the new value.
- * seq_cst, because the writer next asks whether the reader sleeps (see sleep_announce): the
- * question must not be answered before the notice is out. x86: xchg; ARM: stlr. */
+/* Payload visible before notice, the writer: all bytes written before are seen by who sees the
+ * new value. seq_cst, because the writer next asks whether the reader sleeps (see
+ * sleep_announce): the question must not be answered before the notice is out. x86: xchg; ARM:
+ * stlr. */
 static inline void notice_publish(_Atomic uint32_t *head, uint32_t value)
 {
 	atomic_store_explicit(head, value, memory_order_seq_cst);
 }
 
-/* Payload visible before notice, the reader: bytes read after this are those written before the publish.
- * x86: mov, loads stay in order; ARM: ldar, or the payload could be fetched before the notice. */
+/* Payload visible before notice, the reader: bytes read after this are those written before the
+ * publish. x86: mov, loads stay in order; ARM: ldar, or the payload could be fetched before the
+ * notice. */
 static inline uint32_t notice_observe(_Atomic uint32_t *head)
 {
 	return atomic_load_explicit(head, memory_order_seq_cst);
@@ -43,10 +53,10 @@ static inline uint32_t credit_observe(_Atomic uint32_t *tail)
 }
 
 /*
- * Sleep and wake without a lost wake-up (Dekker): the sleeper raises its flag, then looks once more for work;
- * the waker makes the work visible, then looks at the flag. In the single order of seq_cst accesses
- * one of them sees the other's store. With less, both could read the old value on x86 too (store
- * buffer).
+ * Sleep and wake without a lost wake-up (Dekker): the sleeper raises its flag, then looks once
+ * more for work; the waker makes the work visible, then looks at the flag. In the single order
+ * of seq_cst accesses one of them sees the other's store. With less, both could read the old
+ * value on x86 too (store buffer).
  */
 static inline void sleep_announce(_Atomic uint32_t *flag, uint32_t value)
 {
@@ -62,6 +72,13 @@ static inline uint32_t sleep_check(_Atomic uint32_t *flag)
 static inline uint32_t sleep_take(_Atomic uint32_t *flag)
 {
 	return atomic_exchange_explicit(flag, 0, memory_order_seq_cst);
+}
+
+/* After ibv_poll_cq returned a completion, before anything that the device wrote is read. The
+ * processor's barrier is the provider's (see above). */
+static inline void completion_seen(void)
+{
+	atomic_signal_fence(memory_order_acquire);
 }
 
 /* A word that says only itself: statistics, hints, values checked again later. */

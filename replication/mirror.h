@@ -63,6 +63,8 @@ struct mirror_config {
 	uint64_t ring_bytes;        /* 0: 64 MiB */
 	unsigned lanes_max, poll_us;
 	struct metrics *metrics;    /* NULL: nothing is measured */
+	unsigned ack_timeout;       /* verbs: see transport_params */
+	const char *rdma_device;    /* verbs: see transport_params; valid until mirror_destroy */
 	const struct addr *listen;
 	unsigned listen_count;
 	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */
@@ -75,7 +77,7 @@ void mirror_destroy(struct mirror *m);
 struct mirror_stats {
 	bool connected, resyncing, failed;
 	bool in_sync;               /* as the primary last said, and as it stands on media */
-	char primary[300], transport[8], last_error[200];
+	char primary[300], transport[8], last_error[400];
 	uint64_t epoch, received_lsn, durable_lsn, applied_lsn;
 	uint64_t records, bytes, batches, reordered;
 	uint64_t resync_done_bytes, resync_total_bytes;

@@ -23,7 +23,7 @@
 
 #define MIRROR_LISTEN_MAX 8
 #define MIRROR_RUN_RECORDS 512
-#define MIRROR_ERROR_BYTES 200
+#define MIRROR_ERROR_BYTES 400
 /* Records leave the ring before they are checked: as long as a run has not taken this much memory
  * it is open. */
 #define MIRROR_COPY_BYTES (4U << 20)

@@ -129,7 +129,17 @@ static void mirror_refuse_text(struct mirror *m, enum repl_refusal code, char *o
 /* The transport must be one that this kind of connection can set up. */
 static bool mirror_transport_fits(enum addr_kind kind, enum repl_transport transport)
 {
-	return (kind == ADDR_SHM) == (transport == REPL_TRANSPORT_SHM);
+	switch (kind) {
+	case ADDR_SHM:
+		return transport == REPL_TRANSPORT_SHM;
+	case ADDR_VERBS:
+		return transport == REPL_TRANSPORT_VERBS;
+	case ADDR_TCP:
+		return transport == REPL_TRANSPORT_TCP;
+	case ADDR_AUTO:
+		break;
+	}
+	return transport != REPL_TRANSPORT_SHM;
 }
 
 /* The key is proved. Takes c. */

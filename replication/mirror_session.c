@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "replication/control.h"
+#include "replication/transport_verbs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -123,7 +124,7 @@ static int mirror_promise(struct mirror *m, const struct handshake_join *j)
 static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 {
 	const struct handshake_join *j = &c->join;
-	char text[REPL_TEXT_BYTES];
+	char text[REPL_TEXT_BYTES], found[VERBS_TEXT_BYTES];
 	int err;
 
 	if (m->stopped)
@@ -132,6 +133,10 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 	if (!m->tops)
 		return mirror_refuse(m, c, REPL_REFUSE_TRANSPORT, -ENOTSUP,
 				     "this mirror has no such transport");
+	if (m->tops == &transport_verbs_ops && verbs_available(m->cfg.rdma_device, found, sizeof(found)) != 0) {
+		snprintf(text, sizeof(text), "this mirror has %.100s", found);
+		return mirror_refuse(m, c, REPL_REFUSE_TRANSPORT, -ENOTSUP, text);
+	}
 	err = mirror_check_epoch(m, c);
 	if (err)
 		return err;
@@ -232,6 +237,8 @@ static int mirror_open_lanes(struct mirror *m, int fd)
 		.window_bytes = m->cfg.ring_bytes,
 		.deadline_ns = clock_mono_ns() + MIRROR_SETUP_NS,
 		.poll_us = m->cfg.poll_us,
+		.ack_timeout = m->cfg.ack_timeout,
+		.device = m->cfg.rdma_device,
 	};
 	const char *why = NULL;
 	int err = m->tops->accept(fd, &params, &m->ep, &why);
@@ -279,15 +286,22 @@ static int mirror_notice(struct mirror *m, uint32_t imm)
 	}
 }
 
+static int mirror_lane_down(struct mirror *m, const struct transport_event *ev)
+{
+	const char *why = m->tops->lane_why ? m->tops->lane_why(m->ep, ev->lane) : NULL;
+
+	if (m->goodbye)
+		return 0;
+	return mirror_fail(m, -ENOTCONN, "lane %u failed: %s", ev->lane, why ? why : strerror(-ev->err));
+}
+
 static int mirror_event(struct mirror *m, const struct transport_event *ev)
 {
 	switch (ev->kind) {
 	case TRANSPORT_EVENT_NOTICE:
 		return mirror_notice(m, ev->imm);
 	case TRANSPORT_EVENT_LANE_DOWN:
-		if (m->goodbye)
-			return 0;
-		return mirror_fail(m, -ENOTCONN, "lane %u failed: %s", ev->lane, strerror(-ev->err));
+		return mirror_lane_down(m, ev);
 	case TRANSPORT_EVENT_PEER_DOWN:
 		return mirror_fail(m, -ENOTCONN, "the primary is gone: %s", strerror(-ev->err));
 	case TRANSPORT_EVENT_WRITABLE:

@@ -99,6 +99,7 @@ void primary_destroy(struct primary *p)
 			pthread_join(l->thread, NULL);
 		pthread_mutex_destroy(&l->send_lock);
 		free(l->read_buf);
+		free(l->send.held);
 	}
 	free(p->links);
 	pthread_cond_destroy(&p->changed);
@@ -194,6 +195,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 		s->lag_bytes = s->lag_records * (s->sent_bytes / sent_records);
 	addr_format(&l->addr, s->addr, sizeof(s->addr));
 	memcpy(s->transport, l->transport, sizeof(s->transport));
+	memcpy(s->transport_note, l->transport_note, sizeof(s->transport_note));
 	memcpy(s->last_error, l->last_error, sizeof(s->last_error));
 }
 

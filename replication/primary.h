@@ -30,6 +30,9 @@ struct primary_config {
 	const struct epochs *epochs; /* the history of the log, this epoch the last of it; copied */
 	uint64_t arena_bytes;        /* a mirror with a smaller arena is refused */
 	unsigned lanes, poll_us;
+	unsigned ack_timeout;        /* verbs: see transport_params */
+	const char *rdma_device;     /* verbs: see transport_params; valid until primary_destroy */
+	struct region_pool *memory;  /* where values lie, or NULL; outlives the primary */
 	uint64_t timeout_ns;         /* a live mirror silent for half of it falls out */
 	struct metrics *metrics;     /* NULL: nothing is measured */
 	const struct addr *mirrors;
@@ -55,8 +58,9 @@ int primary_wait_live(struct primary *p, unsigned n, uint64_t timeout_ns, const 
 struct link_stats {
 	char addr[300];
 	char transport[8];
+	char transport_note[256]; /* an address without a prefix: what was found, and what is used */
 	enum link_state state;
-	char last_error[200];
+	char last_error[400];
 	uint64_t acked_lsn, applied_lsn, sent_lsn, lag_records, lag_bytes;
 	uint64_t sent_bytes, sent_records, reconnects, from_log_records;
 	uint64_t resync_done_bytes, resync_total_bytes, resync_rate_bytes; /* bytes a second */

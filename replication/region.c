@@ -22,6 +22,9 @@
 /* How long a get waits for a region that the thread is just preparing or giving back. */
 #define REGION_BUSY_WAIT_NS (10ULL * 1000000000ULL)
 
+/* Between attempts to register memory with a device that had no room for it. */
+#define REGION_REGISTER_RETRY_NS (1 * NSEC_PER_SEC)
+
 /* How long a region stays LEAVING after the last put: values that are deleted and written again (the usual
  * case) find warm memory. */
 #define REGION_LINGER_NS (3 * NSEC_PER_SEC)
@@ -46,8 +49,12 @@ struct region_pool {
 	pthread_mutex_t lock;  /* everything below */
 	pthread_cond_t work;   /* for the thread */
 	pthread_cond_t idle;   /* a region left BUSY */
-	const struct region_registrar_ops *registrar;
+	const struct region_registrar_ops *registrar; /* changes only when nothing is BUSY or registering */
 	void *registrar_ctx;
+	bool registering;      /* the thread is in registrar->add, without the lock */
+	uint32_t register_next; /* no region before it lacks a handle */
+	int register_err;      /* of the last attempt */
+	uint64_t register_retry_ns;
 	uint32_t reserve;      /* regions */
 	uint32_t count[REGION_STATES];
 	uint32_t head[REGION_STATES]; /* lists; USED and BUSY have none */
@@ -55,6 +62,8 @@ struct region_pool {
 	bool stop;
 	uint64_t linger_until_ns; /* no region leaves before */
 	uint64_t hits, misses;
+	_Atomic uint64_t registered;           /* regions with a handle */
+	_Atomic uint64_t found, not_found;     /* look-ups; relaxed */
 	struct region_slot slot[];
 };
 
@@ -109,8 +118,10 @@ static int handle_add(struct region_pool *p, uint32_t i)
 	if (!p->registrar)
 		return 0;
 	err = registrar_add(p, i, &handle);
-	if (!err)
+	if (!err) {
 		atomic_store_explicit(&p->slot[i].handle, handle, memory_order_release);
+		atomic_fetch_add_explicit(&p->registered, 1, memory_order_relaxed);
+	}
 	return err;
 }
 
@@ -118,23 +129,69 @@ static void handle_remove(struct region_pool *p, uint32_t i)
 {
 	void *handle = atomic_exchange_explicit(&p->slot[i].handle, NULL, memory_order_acq_rel);
 
-	if (handle)
-		p->registrar->remove(p->registrar_ctx, handle);
+	if (!handle)
+		return;
+	p->registrar->remove(p->registrar_ctx, handle);
+	atomic_fetch_sub_explicit(&p->registered, 1, memory_order_relaxed);
+}
+
+/* A region from i on may lack a handle: the thread looks. */
+static void register_from_locked(struct region_pool *p, uint32_t i)
+{
+	if (i < p->register_next)
+		p->register_next = i;
+	if (p->registrar)
+		pthread_cond_signal(&p->work);
+}
+
+static void registered_locked(struct region_pool *p, uint32_t i, int err)
+{
+	p->register_err = err;
+	if (!err)
+		return;
+	/* Its bytes are copied where they would have been sent from here: slower, not wrong. */
+	p->register_retry_ns = clock_mono_ns() + REGION_REGISTER_RETRY_NS;
+	register_from_locked(p, i);
 }
 
 /*
- * BUSY to usable. Without the lock: the registrar can't change while a region is BUSY.
+ * BUSY to usable, in the thread. Without the lock: the registrar can't change while a region is BUSY. A device
+ * that can't take the region is no reason not to use it.
  */
-static int prepare(struct region_pool *p, uint32_t i)
+static int prepare(struct region_pool *p, uint32_t i, int *ret_register_err)
 {
 	int err = p->be->commit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
 
-	if (err)
-		return err;
-	err = handle_add(p, i);
-	if (err)
-		p->be->decommit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
+	if (!err)
+		*ret_register_err = handle_add(p, i);
 	return err;
+}
+
+/* Registers one region that is in use or ready without it. False: there is none, or it is too early. Drops
+ * and retakes the lock. */
+static bool register_step_locked(struct region_pool *p)
+{
+	uint32_t i = p->register_next;
+	int err;
+
+	if (!p->registrar || clock_mono_ns() < p->register_retry_ns)
+		return false;
+	while (i < p->regions && (p->slot[i].state == REGION_BARE || p->slot[i].state == REGION_BUSY ||
+				  atomic_load_explicit(&p->slot[i].handle, memory_order_relaxed)))
+		i++;
+	p->register_next = i;
+	if (i == p->regions)
+		return false;
+	p->register_next = i + 1;
+	/* Only this thread takes a region's memory away: i keeps it meanwhile. */
+	p->registering = true;
+	pthread_mutex_unlock(&p->lock);
+	err = handle_add(p, i);
+	pthread_mutex_lock(&p->lock);
+	p->registering = false;
+	pthread_cond_broadcast(&p->idle);
+	registered_locked(p, i, err);
+	return true;
 }
 
 static void busy_end_locked(struct region_pool *p, uint32_t i, enum region_state state)
@@ -148,7 +205,7 @@ static void busy_end_locked(struct region_pool *p, uint32_t i, enum region_state
 static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
 {
 	uint32_t i;
-	int err;
+	int err, register_err = 0;
 
 	if (p->count[REGION_READY] < p->reserve) {
 		if (pop_locked(p, REGION_LEAVING, REGION_READY) != REGION_NONE)
@@ -156,23 +213,35 @@ static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
 		i = p->commit_failed ? REGION_NONE : pop_locked(p, REGION_BARE, REGION_BUSY);
 		if (i != REGION_NONE) {
 			pthread_mutex_unlock(&p->lock);
-			err = prepare(p, i);
+			err = prepare(p, i, &register_err);
 			pthread_mutex_lock(&p->lock);
 			p->commit_failed = err != 0;
 			busy_end_locked(p, i, err ? REGION_BARE : REGION_READY);
+			if (!err && p->registrar)
+				registered_locked(p, i, register_err);
 			return true;
 		}
 	}
+	if (register_step_locked(p))
+		return true;
 	if (p->count[REGION_READY] > ready_max(p)) {
 		pop_locked(p, REGION_READY, REGION_LEAVING);
 		return true;
 	}
 	*ret_until_ns = p->count[REGION_LEAVING] ? p->linger_until_ns : 0;
-	if (*ret_until_ns > clock_mono_ns() && !p->commit_failed)
+	if (*ret_until_ns <= clock_mono_ns() || p->commit_failed) {
+		i = pop_locked(p, REGION_LEAVING, REGION_BUSY);
+		*ret_until_ns = 0;
+	} else {
+		i = REGION_NONE;
+	}
+	if (i == REGION_NONE) {
+		bool waits = p->registrar && p->register_next < p->regions;
+
+		if (waits && (*ret_until_ns == 0 || p->register_retry_ns < *ret_until_ns))
+			*ret_until_ns = p->register_retry_ns;
 		return false;
-	i = pop_locked(p, REGION_LEAVING, REGION_BUSY);
-	if (i == REGION_NONE)
-		return false;
+	}
 	pthread_mutex_unlock(&p->lock);
 	handle_remove(p, i);
 	p->be->decommit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
@@ -250,7 +319,7 @@ int region_pool_create_in(const struct region_backend_ops *be, const char *where
 	if (!p)
 		return -ENOMEM;
 	p->be = be;
-	p->regions = regions;
+	p->regions = p->register_next = regions;
 	p->reserve = regions_of(reserve_bytes);
 	err = be->open(where, regions * REGION_BYTES, true, &p->be_ctx, &p->base);
 	if (err) {
@@ -279,19 +348,23 @@ void region_pool_destroy(struct region_pool *p)
 	pthread_join(p->thread, NULL);
 	for (uint32_t i = 0; i < p->regions; i++)
 		handle_remove(p, i);
+	if (p->registrar && p->registrar->gone)
+		p->registrar->gone(p->registrar_ctx);
 	pool_free(p);
 }
 
-/* Takes a region from BARE without the lock held meanwhile. */
+/* Takes a region from BARE without the lock held meanwhile. Registering it is left to the thread. */
 static int get_miss_locked(struct region_pool *p, uint32_t i)
 {
 	int err;
 
 	p->misses++;
 	pthread_mutex_unlock(&p->lock);
-	err = prepare(p, i);
+	err = p->be->commit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
 	pthread_mutex_lock(&p->lock);
 	busy_end_locked(p, i, err ? REGION_BARE : REGION_USED);
+	if (!err)
+		register_from_locked(p, i);
 	return err;
 }
 
@@ -365,45 +438,37 @@ void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes)
 	pthread_mutex_unlock(&p->lock);
 }
 
-static int handles_add_locked(struct region_pool *p)
+void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx)
 {
-	for (uint32_t i = 0; i < p->regions; i++) {
-		int err = p->slot[i].state == REGION_BARE ? 0 : handle_add(p, i);
-
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
-int region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx)
-{
-	int err = 0;
-
 	pthread_mutex_lock(&p->lock);
-	while (p->count[REGION_BUSY] > 0) /* each ends by itself: a bounded number of page faults */
+	/* each ends by itself: a bounded number of page faults, or one registration */
+	while (p->count[REGION_BUSY] > 0 || p->registering)
 		pthread_cond_wait(&p->idle, &p->lock);
 	for (uint32_t i = 0; i < p->regions; i++)
 		handle_remove(p, i);
 	p->registrar = ops;
 	p->registrar_ctx = ctx;
-	err = handles_add_locked(p);
-	if (err) {
-		for (uint32_t i = 0; i < p->regions; i++)
-			handle_remove(p, i);
-		p->registrar = NULL;
-	}
+	p->register_err = 0;
+	p->register_retry_ns = 0;
+	register_from_locked(p, 0);
 	pthread_mutex_unlock(&p->lock);
-	return err;
 }
 
-void *region_pool_handle(const struct region_pool *p, const void *addr)
+bool region_pool_find(struct region_pool *p, const void *addr, size_t len, void **ret_handle)
 {
-	size_t i = (size_t)((const uint8_t *)addr - p->base) / REGION_BYTES;
+	uintptr_t off = (uintptr_t)addr - (uintptr_t)p->base; /* wraps for what lies before */
+	size_t i = off / REGION_BYTES;
+	void *handle;
 
-	assert(i < p->regions);
+	if (len == 0 || i >= p->regions || (off + len - 1) / REGION_BYTES != i)
+		return false;
 	/* acquire pairs with the release in handle_add: the handle's content is there */
-	return atomic_load_explicit(&p->slot[i].handle, memory_order_acquire);
+	handle = atomic_load_explicit(&p->slot[i].handle, memory_order_acquire);
+	atomic_fetch_add_explicit(handle ? &p->found : &p->not_found, 1, memory_order_relaxed);
+	if (!handle)
+		return false;
+	*ret_handle = handle;
+	return true;
 }
 
 void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats)
@@ -416,6 +481,11 @@ void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats)
 		.ready_bytes = p->count[REGION_READY] * REGION_BYTES,
 		.hits = p->hits,
 		.misses = p->misses,
+		.registered_bytes =
+			atomic_load_explicit(&p->registered, memory_order_relaxed) * REGION_BYTES,
+		.register_err = p->register_err,
+		.found = atomic_load_explicit(&p->found, memory_order_relaxed),
+		.not_found = atomic_load_explicit(&p->not_found, memory_order_relaxed),
 		.hugepages = p->be->hugepages(p->be_ctx),
 	};
 	pthread_mutex_unlock(&p->lock);

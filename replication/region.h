@@ -49,6 +49,7 @@ struct region_registrar_ops {
 	void (*remove)(void *ctx, void *handle);
 	/* The same for a region that is a dmabuf (ibv_reg_dmabuf_mr). NULL, or -EOPNOTSUPP: this device can't. */
 	int (*add_dmabuf)(void *ctx, int fd, uint64_t fd_off, void *base, size_t len, void **ret_handle);
+	void (*gone)(void *ctx); /* last, when the pool is destroyed; may be NULL */
 };
 
 /*
@@ -69,19 +70,24 @@ void region_put(struct region_pool *p, const struct region *r);
 void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes);
 
 /*
- * From now on regions are registered by ops before they are handed out; those present are registered here.
- * ops NULL ends it. Blocks (a device may take milliseconds a region), with the pool's lock held: call it
- * while lanes are set up, not in traffic. The registrar's error, nothing registered then.
+ * From now on the thread registers regions by ops: those present one after the other, new ones before they join
+ * the reserve. A region that the data path had to prepare itself, or that the device could not take, is used
+ * without and tried (again) later. ops NULL ends it. Waits for a registration under way, and takes back those
+ * made with the ops before: nobody may use their handles any more.
  */
-int region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx);
+void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx);
 
-/* The registrar's handle for the region that contains addr, NULL without one. Any thread, no lock. The
- * caller owns something in that region. (A region's own `registered` is as of region_get.) */
-void *region_pool_handle(const struct region_pool *p, const void *addr);
+/* The registrar's handle for the region that contains [addr, addr + len). False: not memory of the pool, more
+ * than one region, or not registered (yet). Any thread, no lock. The caller owns something in that region, and
+ * the registrar stays. (A region's own `registered` is as of region_get.) */
+bool region_pool_find(struct region_pool *p, const void *addr, size_t len, void **ret_handle);
 
 struct region_stats {
 	uint64_t arena_bytes, used_bytes, reserve_bytes, ready_bytes;
-	uint64_t hits, misses;
+	uint64_t hits, misses;       /* of region_get */
+	uint64_t registered_bytes;
+	int register_err;            /* of the last registration, 0 or -errno */
+	uint64_t found, not_found;   /* look-ups of region_pool_find: mr_cache_hit_rate */
 	bool hugepages;
 };
 void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats);

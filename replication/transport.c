@@ -15,13 +15,13 @@
 const struct transport_ops *transport_for(enum addr_kind kind)
 {
 	switch (kind) {
-	case ADDR_AUTO: /* until there are devices to choose */
+	case ADDR_AUTO: /* the caller has chosen otherwise where there is a device */
 	case ADDR_TCP:
 		return &transport_tcp_ops;
 	case ADDR_SHM:
 		return &transport_shm_ops;
 	case ADDR_VERBS:
-		break;
+		return &transport_verbs_ops;
 	}
 	return NULL;
 }

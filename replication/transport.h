@@ -41,6 +41,10 @@ struct transport_params {
 	uint64_t window_bytes;    /* of this end, a multiple of 4096 */
 	uint64_t deadline_ns;     /* clock_mono_ns() by which set-up must be done */
 	unsigned poll_us;         /* how long poll spins before it sleeps */
+	/* verbs only; zero and NULL are the defaults */
+	unsigned ack_timeout;     /* of a queue pair, 4.096 us * 2^n; 0: 14 */
+	const char *device;       /* NAME[:PORT[:GID]]; NULL or empty: any */
+	struct region_pool *memory; /* bytes in it are sent from where they are, if its owner keeps them */
 };
 
 struct transport_post {
@@ -71,6 +75,7 @@ struct transport_ep; /* an endpoint */
 
 struct transport_ops {
 	const char *name;
+	bool in_place;  /* bytes in params.memory are sent from where they lie, after post returned */
 
 	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local sentence.
 	 * -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP, -ENOMEM. */
@@ -85,8 +90,9 @@ struct transport_ops {
 
 	/* Posts n messages on one lane, in order, as one batch. Returns how many were taken (the rest had no
 	 * credits or no room: a WRITABLE event follows), or -ENOTCONN (lane down), -EINVAL (off or
-	 * len outside the peer's window). Bytes may be read until the op they belong to is
-	 * released: tcp and shm have copied them when post returns. Never blocks. */
+	 * len outside the peer's window). Bytes in params.memory may be read until the peer says that
+	 * it has the record (or the endpoint is closed); all others have been copied when post
+	 * returns. tcp and shm copy all. Never blocks. */
 	int (*post)(struct transport_ep *ep, unsigned lane, const struct transport_post *posts, unsigned n);
 
 	/* Up to max events; waits up to timeout_ns for the first (spinning for poll_us first). 0:
@@ -95,6 +101,10 @@ struct transport_ops {
 		    uint64_t timeout_ns);
 	void (*wake)(struct transport_ep *ep);
 	void (*set_poll_us)(struct transport_ep *ep, unsigned poll_us);
+
+	/* Why a lane went down, for people: the cause, and what to do. After its LANE_DOWN event, by the
+	 * poll thread, until close. NULL, or returns NULL: the event's err says it all. */
+	const char *(*lane_why)(struct transport_ep *ep, unsigned lane);
 
 	/* For fault tests and lane changes: ends one lane as a failure would. */
 	void (*kill_lane)(struct transport_ep *ep, unsigned lane);
@@ -108,6 +118,7 @@ struct transport_ops {
 
 extern const struct transport_ops transport_tcp_ops;
 extern const struct transport_ops transport_shm_ops;
+extern const struct transport_ops transport_verbs_ops;
 
 const struct transport_ops *transport_for(enum addr_kind kind); /* NULL: not built in */
 

@@ -505,6 +505,20 @@ struct rig {
 	struct rig_node p, m[2];
 };
 
+/* The transport of the tests that go over a network: tcp, or verbs where KVFS_TEST_TRANSPORT=verbs says so (in the
+ * virtual-machine rig: tests/vm/verbs_contract.sh). */
+static inline enum addr_kind rig_net(void)
+{
+	const char *name = getenv("KVFS_TEST_TRANSPORT");
+
+	return name && strcmp(name, "verbs") == 0 ? ADDR_VERBS : ADDR_TCP;
+}
+
+static inline const struct transport_ops *rig_net_ops(void)
+{
+	return transport_for(rig_net());
+}
+
 static inline void rig_open(struct rig *r, enum addr_kind kind)
 {
 	const char *tmp = getenv("TMPDIR");

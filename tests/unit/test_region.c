@@ -198,32 +198,62 @@ START_TEST(registers_what_is_there_and_what_comes)
 {
 	struct region_pool *p;
 	struct region r, later;
+	void *handle = NULL;
 
 	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 6 * REGION_BYTES, 2 *
 			 REGION_BYTES, &p), 0);
 	ck_assert_int_eq(region_get(p, &r), 0);
 	wait_for(stats(p).ready_bytes == 2 * REGION_BYTES);
 	ck_assert_ptr_null(r.registered);
-	add_fails_after = 1;
-	ck_assert_int_eq(region_pool_set_registrar(p, &registrar, NULL), -EIO);
-	ck_assert_int_eq(registered, 0);
+	ck_assert(!region_pool_find(p, r.base, 1, &handle));
 	add_fails_after = 1000;
-	ck_assert_int_eq(region_pool_set_registrar(p, &registrar, NULL), 0);
-	ck_assert_int_eq(registered, 3);
-	ck_assert_ptr_eq(region_pool_handle(p, r.base + 77), r.base + 1);
+	region_pool_set_registrar(p, &registrar, NULL);
+	wait_for(stats(p).registered_bytes == 3 * REGION_BYTES);
+	ck_assert(region_pool_find(p, r.base + 77, 100, &handle));
+	ck_assert_ptr_eq(handle, r.base + 1);
+	ck_assert(!region_pool_find(p, r.base + REGION_BYTES - 1, 2, &handle));
+	ck_assert(!region_pool_find(p, &handle, 1, &handle));
+	ck_assert(!region_pool_find(p, region_pool_base(p) - 1, 1, &handle));
 	ck_assert_int_eq(region_get(p, &later), 0);
 	ck_assert_ptr_eq(later.registered, later.base + 1);
-	wait_for(registered == 4);
+	wait_for(stats(p).registered_bytes == 4 * REGION_BYTES);
+	ck_assert_uint_eq(stats(p).found, 1);
 	region_put(p, &r);
 	region_put(p, &later);
 	region_pool_set_reserve(p, 0);
 	wait_for(registered == 0);
+	/* A miss is registered behind the caller's back. */
 	ck_assert_int_eq(region_get(p, &r), 0);
-	ck_assert_int_eq(registered, 1);
-	ck_assert_int_eq(region_pool_set_registrar(p, NULL, NULL), 0);
+	wait_for(registered == 1);
+	region_pool_set_registrar(p, NULL, NULL);
 	ck_assert_int_eq(registered, 0);
 	region_put(p, &r);
 	region_pool_destroy(p);
+}
+END_TEST
+
+/* A device without room for a registration costs no memory and no error, and is asked again. */
+START_TEST(goes_on_without_a_registration)
+{
+	struct region_pool *p;
+	struct region r;
+	void *handle;
+
+	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 4 * REGION_BYTES, REGION_BYTES, &p), 0);
+	ck_assert_int_eq(region_get(p, &r), 0);
+	add_fails_after = 0;
+	region_pool_set_registrar(p, &registrar, NULL);
+	wait_for(stats(p).register_err == -EIO);
+	ck_assert_int_eq(registered, 0);
+	ck_assert(!region_pool_find(p, r.base, 1, &handle));
+	ck_assert_uint_ge(stats(p).not_found, 1);
+	r.base[0] = 1;
+	add_fails_after = 1000;
+	wait_for(region_pool_find(p, r.base, 1, &handle));
+	ck_assert_int_eq(stats(p).register_err, 0);
+	region_put(p, &r);
+	region_pool_destroy(p);
+	ck_assert_int_eq(registered, 0);
 }
 END_TEST
 
@@ -513,6 +543,7 @@ int main(void)
 	tcase_add_test(t, spans_segments);
 	tcase_add_test(t, survives_a_machine_without_memory);
 	tcase_add_test(t, registers_what_is_there_and_what_comes);
+	tcase_add_test(t, goes_on_without_a_registration);
 	tcase_add_test(t, is_shared_by_threads);
 	tcase_add_test(t, gpu_memory_is_registered_as_dmabuf);
 	tcase_add_test(t, gpu_memory_is_refused_with_its_cause);

@@ -22,7 +22,7 @@ static void run_live(enum addr_kind kind, unsigned mirrors, unsigned lanes, enum
 
 START_TEST(live_tcp)
 {
-	run_live(ADDR_TCP, 1, (unsigned)_i, COMMIT_PROTOCOL_C);
+	run_live(rig_net(), 1, (unsigned)_i, COMMIT_PROTOCOL_C);
 }
 END_TEST
 
@@ -34,7 +34,7 @@ END_TEST
 
 START_TEST(live_two_mirrors)
 {
-	run_live(ADDR_TCP, 2, 2, COMMIT_PROTOCOL_C);
+	run_live(rig_net(), 2, 2, COMMIT_PROTOCOL_C);
 }
 END_TEST
 
@@ -68,8 +68,8 @@ START_TEST(survives_faults)
 	struct link_stats s;
 	struct mirror_stats ms;
 
-	transport_fault_use(shm ? &transport_shm_ops : &transport_tcp_ops, &f->plan);
-	rig_open(&rig, shm ? ADDR_SHM : ADDR_TCP);
+	transport_fault_use(shm ? &transport_shm_ops : rig_net_ops(), &f->plan);
+	rig_open(&rig, shm ? ADDR_SHM : rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, 10 * RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], &transport_fault_ops);
 	rig_primary_start(&rig, 1, 4, &transport_fault_ops);
@@ -96,8 +96,8 @@ START_TEST(falls_out_and_joins)
 	struct primary_config cfg;
 	struct commit_stats cs;
 
-	transport_fault_use(&transport_tcp_ops, &plan);
-	rig_open(&rig, ADDR_TCP);
+	transport_fault_use(rig_net_ops(), &plan);
+	rig_open(&rig, rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, NSEC_PER_SEC);
 	rig_mirror_start(&rig.m[0], &transport_fault_ops);
 	addr = rig.m[0].listen;
@@ -120,7 +120,7 @@ START_TEST(catches_up)
 {
 	struct link_stats s;
 
-	rig_open(&rig, _i ? ADDR_SHM : ADDR_TCP);
+	rig_open(&rig, _i ? ADDR_SHM : rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);
 	rig_primary_start(&rig, 1, 2, NULL);
@@ -147,7 +147,7 @@ START_TEST(restarts_under_load)
 {
 	struct rig_writer w = { .n = &rig.p, .count = 4000, .depth = 32 };
 
-	rig_open(&rig, _i ? ADDR_SHM : ADDR_TCP);
+	rig_open(&rig, _i ? ADDR_SHM : rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);
 	rig_primary_start(&rig, 1, 3, NULL);
@@ -186,7 +186,7 @@ END_TEST
 /* The log no longer reaches back to where the mirror stands. */
 START_TEST(resyncs)
 {
-	rig_open(&rig, _i ? ADDR_SHM : ADDR_TCP);
+	rig_open(&rig, _i ? ADDR_SHM : rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	rig_primary_start(&rig, 0, 2, NULL);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 3000, 64, 0), 0);
@@ -214,7 +214,7 @@ static void resync_from_another(uint64_t epoch, unsigned less)
 {
 	uint64_t mirror_lsn;
 
-	rig_open(&rig, ADDR_TCP);
+	rig_open(&rig, rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);
 	rig_primary_start(&rig, 1, 1, NULL);
@@ -280,7 +280,7 @@ START_TEST(refuses)
 	struct primary_config cfg, good;
 	struct mirror_stats s;
 
-	rig_open(&rig, ADDR_TCP);
+	rig_open(&rig, rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	rig.m[0].promised = epoch_make(1, 5);
 	rig_mirror_start(&rig.m[0], NULL);
@@ -315,7 +315,7 @@ START_TEST(refuses_second_primary)
 	struct primary *second;
 	const char *why = "";
 
-	rig_open(&rig, ADDR_TCP);
+	rig_open(&rig, rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);
 	rig_primary_start(&rig, 1, 1, NULL);
@@ -337,7 +337,7 @@ START_TEST(fails_below_min_mirrors)
 	const char *why = "";
 	_Atomic unsigned done = 0, failed = 0, freed = 0;
 
-	rig_open(&rig, ADDR_TCP);
+	rig_open(&rig, rig_net());
 	rig.m[0].listen.port = 1; /* nobody there */
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, 300 * NSEC_PER_MSEC);
 	rig_primary_start(&rig, 1, 1, NULL);

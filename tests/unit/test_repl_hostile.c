@@ -29,12 +29,12 @@ static int liar_post(struct transport_ep *ep, unsigned lane, const struct transp
 		liar_change(&a);
 		ack_encode(&a, posts[i].iov->iov_base);
 	}
-	return transport_tcp_ops.post(ep, lane, posts, n);
+	return rig_net_ops()->post(ep, lane, posts, n);
 }
 
 static void liar_mirror_start(void (*change)(struct ack *a))
 {
-	liar_ops = transport_tcp_ops;
+	liar_ops = *rig_net_ops();
 	liar_ops.post = liar_post;
 	liar_change = change;
 	liar_acks = liar_lies = 0;
@@ -110,7 +110,7 @@ static void (*const lies[])(struct ack *) = {
 /* Such an acknowledgement ends the session; no write fails, and a good session follows. */
 START_TEST(nonsense_acknowledged)
 {
-	rig_open(&rig, ADDR_TCP);
+	rig_open(&rig, rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	liar_mirror_start(lies[_i]);
 	rig_primary_start(&rig, 1, 2, NULL);
@@ -137,7 +137,7 @@ START_TEST(frees_nothing)
 	struct primary_config cfg;
 	struct commit_stats cs;
 
-	rig_open(&rig, ADDR_TCP);
+	rig_open(&rig, rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, NSEC_PER_SEC);
 	liar_mirror_start(hoard);
 	cfg = rig_primary_config(&rig.p, &rig.m[0].listen, 1, 2);
@@ -185,7 +185,7 @@ START_TEST(crowd_at_the_door)
 	uint64_t began;
 	int fds[60], n = 0;
 
-	rig_open(&rig, _i ? ADDR_SHM : ADDR_TCP);
+	rig_open(&rig, _i ? ADDR_SHM : rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);
 	while (n < 8)
@@ -215,7 +215,7 @@ START_TEST(given_twice)
 	const char *why = "";
 	unsigned good;
 
-	rig_open(&rig, ADDR_TCP);
+	rig_open(&rig, rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);
 	addrs[0] = addrs[1] = rig.m[0].listen;
@@ -312,7 +312,7 @@ START_TEST(tells_that_it_failed)
 
 	ops.apply = apply_until_100;
 	ops.failed = tell;
-	rig_open(&rig, ADDR_TCP);
+	rig_open(&rig, rig_net());
 	rig.m[0].mirror_ops = &ops;
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which transport a link uses. The address says it; where it does not, verbs where both ends
+ * have it, else tcp. A link that fell back tries verbs again later, each time after a longer
+ * while, and at once when a device comes back. The link's thread; the note for people under the
+ * primary's lock.
+ */
+#include "replication/link.h"
+
+#include "common/clock.h"
+#include "replication/dial.h"
+#include "replication/transport_verbs.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VERBS_WAIT_MIN_NS (30 * NSEC_PER_SEC)
+#define VERBS_WAIT_MAX_NS (600 * NSEC_PER_SEC)
+#define VERBS_LOOK_NS (2 * NSEC_PER_SEC)
+
+__attribute__((format(printf, 2, 3))) static void note(struct link *l, const char *fmt, ...)
+{
+	va_list ap;
+
+	pthread_mutex_lock(&l->primary->lock);
+	va_start(ap, fmt);
+	vsnprintf(l->transport_note, sizeof(l->transport_note), fmt, ap);
+	va_end(ap);
+	pthread_mutex_unlock(&l->primary->lock);
+}
+
+static bool is_auto(const struct link *l)
+{
+	return l->addr.kind == ADDR_AUTO && !l->primary->cfg.transport;
+}
+
+void link_transport_choose(struct link *l)
+{
+	char text[VERBS_TEXT_BYTES];
+
+	l->tops = l->primary->cfg.transport;
+	if (!l->tops)
+		l->tops = transport_for(l->addr.kind);
+	if (!is_auto(l))
+		return;
+	if (clock_mono_ns() < l->verbs_retry_ns)
+		return; /* the note says why */
+	if (verbs_available(l->primary->cfg.rdma_device, text, sizeof(text)) == 0) {
+		l->tops = &transport_verbs_ops;
+		note(l, "found %.200s: uses verbs", text);
+	} else {
+		note(l, "found %.200s: uses tcp", text);
+	}
+}
+
+enum repl_transport link_transport_number(const struct link *l)
+{
+	return is_auto(l) && l->tops == &transport_verbs_ops ? REPL_TRANSPORT_VERBS
+							     : dial_transport(&l->addr);
+}
+
+int link_transport_failed(struct link *l, int err)
+{
+	char why[LINK_ERROR_BYTES];
+
+	if (!is_auto(l) || l->tops != &transport_verbs_ops || err == -ECANCELED)
+		return err;
+	l->verbs_wait_ns = l->verbs_wait_ns ? l->verbs_wait_ns * 2 : VERBS_WAIT_MIN_NS;
+	if (l->verbs_wait_ns > VERBS_WAIT_MAX_NS)
+		l->verbs_wait_ns = VERBS_WAIT_MAX_NS;
+	l->verbs_retry_ns = clock_mono_ns() + l->verbs_wait_ns;
+	pthread_mutex_lock(&l->primary->lock);
+	memcpy(why, l->last_error, sizeof(why));
+	pthread_mutex_unlock(&l->primary->lock);
+	note(l, "verbs failed (%.180s): uses tcp", why);
+	return -EAGAIN;
+}
+
+bool link_transport_better(struct link *l, uint64_t now_ns)
+{
+	char text[VERBS_TEXT_BYTES];
+
+	if (!is_auto(l) || l->tops == &transport_verbs_ops || now_ns < l->verbs_retry_ns ||
+	    now_ns - l->verbs_looked_ns < VERBS_LOOK_NS)
+		return false;
+	l->verbs_looked_ns = now_ns;
+	return verbs_available(l->primary->cfg.rdma_device, text, sizeof(text)) == 0;
+}

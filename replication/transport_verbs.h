@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_TRANSPORT_VERBS_H
+#define KVFS_REPLICATION_TRANSPORT_VERBS_H
+/*
+ * What others ask of the verbs transport besides its ops: whether this machine has a device that
+ * it could use. Reads /sys only: opens no device, so it may be called before a fork.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#define VERBS_DEVICE_NAME_BYTES 64
+#define VERBS_TEXT_BYTES 256
+
+/*
+ * A device as an option names it: NAME, NAME:PORT or NAME:PORT:GID (the index in the port's
+ * table); an empty text is any. -EINVAL.
+ */
+struct verbs_choice {
+	char name[VERBS_DEVICE_NAME_BYTES]; /* empty: any */
+	unsigned port;                      /* 0: any */
+	int gid_index;                      /* -1: any */
+};
+int verbs_choice_parse(const char *text, struct verbs_choice *ret_choice);
+
+/*
+ * Whether a device that fits has an active port with an address. text tells which, or what was
+ * found instead and what to do: one sentence part, for "transport auto: …". 0, -ENODEV (no such
+ * device), -ENETDOWN (no active port), -EADDRNOTAVAIL (no address).
+ */
+int verbs_available(const char *device, char *text, size_t cap);
+
+/* The text in memory that fits an errno of the RDMA side: its cause and the remedy; NULL: none
+ * known. */
+const char *verbs_remedy(int err);
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mirror's side of a verbs set-up: listens on an address of a device (of the control
+ * connection's own, where that one leads over a device; else of the device chosen, or the first
+ * that works) until all lanes have come, each with the token that went over the control
+ * connection. Strangers are rejected. Blocks, until params.deadline_ns.
+ */
+#include "common/byteorder.h"
+#include "replication/transport_verbs_internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+struct reception {
+	struct verbs_ep *ep;
+	struct rdma_cm_id *listener;
+	int control_fd;
+	unsigned arrived;
+	uint64_t deadline_ns;
+	uint8_t token[VERBS_TOKEN_BYTES];
+};
+
+static int listen_on(struct reception *c, union verbs_address *a)
+{
+	int err;
+
+	if (a->sa.sa_family == AF_INET)
+		a->in.sin_port = 0;
+	else
+		a->in6.sin6_port = 0;
+	if (rdma_create_id(c->ep->channel, &c->listener, NULL, RDMA_PS_TCP) != 0)
+		return -errno;
+	/* Bound to an address without a device behind it, it would hear nothing. */
+	if (rdma_bind_addr(c->listener, &a->sa) == 0 && c->listener->verbs &&
+	    rdma_listen(c->listener, TRANSPORT_LANES_MAX) == 0)
+		return 0;
+	err = c->listener->verbs ? -errno : -ENODEV;
+	rdma_destroy_id(c->listener);
+	c->listener = NULL;
+	return err;
+}
+
+static int listen_somewhere(struct reception *c, union verbs_address *ret_a, const char **ret_why)
+{
+	char text[VERBS_TEXT_BYTES / 2];
+	union verbs_address a;
+	int err = -ENODEV;
+
+	if (verbs_choice_any(&c->ep->choice) && verbs_address_of(c->control_fd, false, &a) == 0)
+		err = listen_on(c, &a);
+	if (err) {
+		err = verbs_address_pick(&c->ep->choice, &a, text, sizeof(text));
+		if (err) {
+			*ret_why = verbs_why(-ENODEV, "the mirror has %s", text);
+			return -ENODEV;
+		}
+		err = listen_on(c, &a);
+		if (err)
+			*ret_why = verbs_why(err, "cannot listen on %s", text);
+	}
+	if (!err)
+		*ret_a = a;
+	return err;
+}
+
+static int recv_offer(struct reception *c, const struct transport_params *p, const char **ret_why)
+{
+	struct transport_ep *base = &c->ep->base;
+	struct verbs_offer o;
+	int r = setup_recv(c->control_fd, &o, sizeof(o), p->deadline_ns);
+
+	*ret_why = "the primary sent no offer of lanes";
+	if (r < 0)
+		return r;
+	base->lanes = get_be16(o.lanes);
+	base->remote_bytes = get_be64(o.window_bytes);
+	if (get_be32(o.magic) != VERBS_MAGIC_OFFER || get_be16(o.version) != VERBS_FORMAT_VERSION ||
+	    transport_check_shape(base->lanes, base->remote_bytes) < 0) {
+		*ret_why = "the primary's offer of lanes makes no sense";
+		base->lanes = 0;
+		return -EPROTO;
+	}
+	if (base->lanes > p->lanes)
+		base->lanes = p->lanes;
+	return 0;
+}
+
+static int send_answer(struct reception *c, const union verbs_address *a)
+{
+	struct verbs_answer w = { 0 };
+
+	if (getrandom(c->token, sizeof(c->token), 0) != (ssize_t)sizeof(c->token))
+		return -EIO;
+	put_be32(w.magic, VERBS_MAGIC_ANSWER);
+	put_be16(w.version, VERBS_FORMAT_VERSION);
+	put_be16(w.lanes, (uint16_t)c->ep->base.lanes);
+	put_be64(w.window_bytes, c->ep->base.window_bytes);
+	put_be16(w.port, ntohs(rdma_get_src_port(c->listener)));
+	memcpy(w.token, c->token, sizeof(w.token));
+	if (a->sa.sa_family == AF_INET) {
+		w.address[10] = w.address[11] = 0xFF;
+		memcpy(w.address + 12, &a->in.sin_addr, 4);
+	} else {
+		memcpy(w.address, &a->in6.sin6_addr, sizeof(w.address));
+	}
+	return setup_send(c->control_fd, &w, sizeof(w), c->deadline_ns);
+}
+
+/* In time that does not depend on where they differ. */
+static bool token_equal(const uint8_t *a, const uint8_t *b)
+{
+	uint8_t diff = 0;
+
+	for (size_t i = 0; i < VERBS_TOKEN_BYTES; i++)
+		diff |= a[i] ^ b[i];
+	return diff == 0;
+}
+
+/* The lane a request is for. NULL: a stranger's. */
+static struct verbs_lane *lane_of_request(struct reception *c, const struct rdma_cm_event *ev)
+{
+	struct verbs_lane_hello h;
+	unsigned lane;
+
+	if (!ev->param.conn.private_data || ev->param.conn.private_data_len < sizeof(h))
+		return NULL;
+	memcpy(&h, ev->param.conn.private_data, sizeof(h));
+	lane = get_be16(h.lane);
+	if (get_be32(h.magic) != VERBS_MAGIC_LANE || get_be16(h.version) != VERBS_FORMAT_VERSION ||
+	    lane >= c->ep->base.lanes || c->ep->lane[lane].id || !token_equal(h.token, c->token))
+		return NULL;
+	verbs_target_decode(&c->ep->lane[lane], &h.target);
+	return &c->ep->lane[lane];
+}
+
+/* A lane asks to come in. Takes the event. */
+static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret_why)
+{
+	struct verbs_lane *l = lane_of_request(c, ev);
+	struct rdma_cm_id *id = ev->id;
+	struct verbs_lane_accept a = { 0 };
+	struct rdma_conn_param param;
+	int err;
+
+	rdma_ack_cm_event(ev);
+	id->context = NULL;
+	if (!l) {
+		(void)rdma_reject(id, NULL, 0);
+		(void)rdma_destroy_id(id);
+		return 0;
+	}
+	err = verbs_lane_open(l, id, ret_why);
+	if (err) {
+		(void)rdma_reject(id, NULL, 0);
+		return err;
+	}
+	verbs_id_tune(c->ep, id);
+	put_be32(a.magic, VERBS_MAGIC_LANE);
+	put_be16(a.version, VERBS_FORMAT_VERSION);
+	put_be16(a.lane, (uint16_t)l->index);
+	verbs_target_encode(c->ep, &a.target);
+	param = verbs_conn_param(&a, sizeof(a));
+	if (rdma_accept(id, &param) == 0)
+		return 0;
+	err = -errno;
+	*ret_why = verbs_why(err, "cannot accept a lane");
+	return err;
+}
+
+static int serve_event(struct reception *c, struct rdma_cm_event *ev, const char **ret_why)
+{
+	struct verbs_lane *l = ev->id->context;
+	enum rdma_cm_event_type type = ev->event;
+	int err = 0;
+
+	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+		return admit(c, ev, ret_why);
+	if (type != RDMA_CM_EVENT_ESTABLISHED)
+		err = verbs_event_errno(ev);
+	rdma_ack_cm_event(ev);
+	if (!l) /* a stranger's, or the listener's device went */
+		return type == RDMA_CM_EVENT_DEVICE_REMOVAL ? -ENODEV : 0;
+	if (err) {
+		*ret_why = verbs_why(err, "lane %u failed while it was set up", l->index);
+		return err;
+	}
+	c->arrived++;
+	return verbs_lane_established(l);
+}
+
+static int receive_lanes(struct reception *c, const char **ret_why)
+{
+	int err = 0;
+
+	while (!err && c->arrived < c->ep->base.lanes) {
+		struct rdma_cm_event *ev;
+
+		err = verbs_cm_wait(c->ep, c->control_fd, c->deadline_ns, &ev);
+		if (!err)
+			err = serve_event(c, ev, ret_why);
+	}
+	return err;
+}
+
+static int accept_steps(struct reception *c, const struct transport_params *p, const char **ret_why)
+{
+	union verbs_address a;
+	int err = recv_offer(c, p, ret_why);
+
+	if (!err)
+		err = listen_somewhere(c, &a, ret_why);
+	if (err)
+		return err;
+	*ret_why = "the primary's lanes did not all arrive";
+	err = send_answer(c, &a);
+	if (!err)
+		err = receive_lanes(c, ret_why);
+	if (!err)
+		err = verbs_ep_finish(c->ep);
+	return err;
+}
+
+int verbs_accept(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
+		 const char **ret_why)
+{
+	struct reception c = { .control_fd = control_fd, .deadline_ns = p->deadline_ns };
+	int err;
+
+	*ret_why = "lanes or window size out of range";
+	if (transport_check_shape(p->lanes, p->window_bytes) < 0)
+		return -EINVAL;
+	c.ep = verbs_ep_alloc(p, ret_why);
+	if (!c.ep)
+		return -ENODEV;
+	err = accept_steps(&c, p, ret_why);
+	if (c.listener)
+		(void)rdma_destroy_id(c.listener);
+	if (!err)
+		*ret_why = "the control connection broke";
+	if (verbs_send_status(control_fd, err, p->deadline_ns) < 0 && !err)
+		err = -ECONNRESET;
+	if (err) {
+		verbs_close(&c.ep->base);
+		return err;
+	}
+	*ret_ep = &c.ep->base;
+	return 0;
+}

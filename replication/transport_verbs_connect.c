@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The primary's side of a verbs set-up: dials the lanes, all at once, each step of each with the
+ * caller's deadline. Blocks, until params.deadline_ns.
+ */
+#include "common/byteorder.h"
+#include "replication/transport_verbs_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#define RESOLVE_MS 2000
+
+struct dial {
+	struct verbs_ep *ep;
+	int control_fd;
+	uint64_t deadline_ns;
+	union verbs_address from, to; /* from: AF_UNSPEC, whatever leads there */
+	uint8_t token[VERBS_TOKEN_BYTES];
+	unsigned arrived;
+	const char *step;
+};
+
+static int send_offer(int fd, const struct transport_params *p)
+{
+	struct verbs_offer o;
+
+	put_be32(o.magic, VERBS_MAGIC_OFFER);
+	put_be16(o.version, VERBS_FORMAT_VERSION);
+	put_be16(o.lanes, (uint16_t)p->lanes);
+	put_be64(o.window_bytes, p->window_bytes);
+	return setup_send(fd, &o, sizeof(o), p->deadline_ns);
+}
+
+static void answer_address(const struct verbs_answer *a, union verbs_address *ret_to)
+{
+	union verbs_address to = { .in6 = { .sin6_family = AF_INET6,
+					    .sin6_port = htons(get_be16(a->port)) } };
+
+	memcpy(&to.in6.sin6_addr, a->address, sizeof(a->address));
+	if (IN6_IS_ADDR_V4MAPPED(&to.in6.sin6_addr)) {
+		to = (union verbs_address){ .in = { .sin_family = AF_INET,
+						    .sin_port = htons(get_be16(a->port)) } };
+		memcpy(&to.in.sin_addr, a->address + 12, 4);
+	}
+	*ret_to = to;
+}
+
+static int recv_answer(struct dial *d, const struct transport_params *p)
+{
+	struct transport_ep *base = &d->ep->base;
+	union verbs_address control;
+	struct verbs_answer a;
+	int r = setup_recv(d->control_fd, &a, sizeof(struct verbs_status), p->deadline_ns);
+
+	if (r < 0)
+		return r;
+	if (get_be32(a.magic) == VERBS_MAGIC_STATUS)
+		return -ECONNABORTED;
+	r = setup_recv(d->control_fd, (uint8_t *)&a + sizeof(struct verbs_status),
+		       sizeof(a) - sizeof(struct verbs_status), p->deadline_ns);
+	if (r < 0)
+		return r;
+	if (get_be32(a.magic) != VERBS_MAGIC_ANSWER ||
+	    get_be16(a.version) != VERBS_FORMAT_VERSION ||
+	    transport_check_shape(get_be16(a.lanes), get_be64(a.window_bytes)) < 0 ||
+	    get_be16(a.lanes) > p->lanes || get_be16(a.port) == 0)
+		return -EPROTO;
+	base->lanes = get_be16(a.lanes);
+	base->remote_bytes = get_be64(a.window_bytes);
+	memcpy(d->token, a.token, sizeof(d->token));
+	answer_address(&a, &d->to);
+	if (d->to.sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&d->to.in6.sin6_addr) &&
+	    verbs_address_of(d->control_fd, false, &control) == 0 &&
+	    control.sa.sa_family == AF_INET6)
+		d->to.in6.sin6_scope_id = control.in6.sin6_scope_id;
+	return 0;
+}
+
+/* Where we dial from, if a device was chosen. */
+static int choose_source(struct dial *d, const char **ret_why)
+{
+	char text[VERBS_TEXT_BYTES / 2];
+	int err;
+
+	if (verbs_choice_any(&d->ep->choice))
+		return 0;
+	err = verbs_address_pick(&d->ep->choice, &d->from, text, sizeof(text));
+	if (err)
+		*ret_why = verbs_why(-ENODEV, "this node has %s", text);
+	return err;
+}
+
+static int dial_begin(struct dial *d, struct verbs_lane *l)
+{
+	struct sockaddr *from = d->from.sa.sa_family == AF_UNSPEC ? NULL : &d->from.sa;
+	struct rdma_cm_id *id;
+
+	if (rdma_create_id(d->ep->channel, &id, l, RDMA_PS_TCP) != 0)
+		return -errno;
+	l->id = id;
+	return rdma_resolve_addr(id, from, &d->to.sa, RESOLVE_MS) == 0 ? 0 : -errno;
+}
+
+static int dial_connect_lane(struct dial *d, struct verbs_lane *l, const char **ret_why)
+{
+	struct verbs_lane_hello h = { 0 };
+	struct rdma_conn_param param;
+	int err = verbs_lane_open(l, l->id, ret_why);
+
+	if (err)
+		return err;
+	verbs_id_tune(d->ep, l->id);
+	put_be32(h.magic, VERBS_MAGIC_LANE);
+	put_be16(h.version, VERBS_FORMAT_VERSION);
+	put_be16(h.lane, (uint16_t)l->index);
+	memcpy(h.token, d->token, sizeof(h.token));
+	verbs_target_encode(d->ep, &h.target);
+	param = verbs_conn_param(&h, sizeof(h));
+	return rdma_connect(l->id, &param) == 0 ? 0 : -errno;
+}
+
+static int lane_established(struct verbs_lane *l, const struct rdma_cm_event *ev)
+{
+	struct verbs_lane_accept a;
+
+	if (!ev->param.conn.private_data || ev->param.conn.private_data_len < sizeof(a))
+		return -EPROTO;
+	memcpy(&a, ev->param.conn.private_data, sizeof(a));
+	if (get_be32(a.magic) != VERBS_MAGIC_LANE || get_be16(a.version) != VERBS_FORMAT_VERSION ||
+	    get_be16(a.lane) != l->index)
+		return -EPROTO;
+	verbs_target_decode(l, &a.target);
+	return verbs_lane_established(l);
+}
+
+/* One step of one lane. */
+static int serve_event(struct dial *d, const struct rdma_cm_event *ev, const char **ret_why)
+{
+	struct verbs_lane *l = ev->id->context;
+
+	switch (ev->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		d->step = "find the way";
+		return rdma_resolve_route(l->id, RESOLVE_MS) == 0 ? 0 : -errno;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		d->step = "connect";
+		return dial_connect_lane(d, l, ret_why);
+	case RDMA_CM_EVENT_ESTABLISHED:
+		d->arrived++;
+		return lane_established(l, ev);
+	default:
+		return verbs_event_errno(ev);
+	}
+}
+
+static int dial_lanes(struct dial *d, const char **ret_why)
+{
+	char to[INET6_ADDRSTRLEN] = "";
+	const char *why = NULL;
+	int err = 0;
+
+	inet_ntop(d->to.sa.sa_family,
+		  d->to.sa.sa_family == AF_INET ? (void *)&d->to.in.sin_addr
+						: (void *)&d->to.in6.sin6_addr,
+		  to, sizeof(to));
+	d->step = "find a device that leads";
+	for (unsigned i = 0; !err && i < d->ep->base.lanes; i++)
+		err = dial_begin(d, &d->ep->lane[i]);
+	while (!err && d->arrived < d->ep->base.lanes) {
+		struct rdma_cm_event *ev;
+
+		err = verbs_cm_wait(d->ep, d->control_fd, d->deadline_ns, &ev);
+		if (err)
+			break;
+		err = serve_event(d, ev, &why);
+		rdma_ack_cm_event(ev);
+	}
+	if (err)
+		*ret_why = why ? why : verbs_why(err, "cannot %s to %s by RDMA", d->step, to);
+	return err;
+}
+
+static int connect_steps(struct dial *d, const struct transport_params *p, const char **ret_why)
+{
+	int err = choose_source(d, ret_why);
+
+	if (err)
+		return err;
+	*ret_why = "the mirror did not answer the offer of lanes: it may have no RDMA device";
+	err = send_offer(d->control_fd, p);
+	if (!err)
+		err = recv_answer(d, p);
+	if (err)
+		return err;
+	err = dial_lanes(d, ret_why);
+	if (!err)
+		err = verbs_ep_finish(d->ep);
+	if (err) {
+		(void)verbs_send_status(d->control_fd, err, p->deadline_ns);
+		return err;
+	}
+	*ret_why = "the mirror gave up while the lanes were being connected";
+	return verbs_recv_status(d->control_fd, p->deadline_ns);
+}
+
+int verbs_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
+		  struct transport_ep **ret_ep, const char **ret_why)
+{
+	struct dial d = { .control_fd = control_fd, .deadline_ns = p->deadline_ns };
+	int err;
+
+	(void)peer; /* the mirror tells where its device is */
+	*ret_why = "lanes or window size out of range";
+	if (transport_check_shape(p->lanes, p->window_bytes) < 0)
+		return -EINVAL;
+	d.ep = verbs_ep_alloc(p, ret_why);
+	if (!d.ep)
+		return -ENODEV;
+	err = connect_steps(&d, p, ret_why);
+	if (err) {
+		verbs_close(&d.ep->base);
+		return err;
+	}
+	*ret_ep = &d.ep->base;
+	return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_TRANSPORT_VERBS_FORMAT_H
+#define KVFS_REPLICATION_TRANSPORT_VERBS_FORMAT_H
+/*
+ * What the verbs transport sends while it is set up: messages on the control connection, and the
+ * private data of each lane's connection request and its acceptance. Network byte order; nothing
+ * is trusted.
+ *
+ *   primary → mirror: offer      mirror → primary: answer (where its device is, a random token)
+ *   a lane: connect with hello   ← accept with accept            mirror → primary: status
+ */
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VERBS_FORMAT_VERSION 1
+#define VERBS_TOKEN_BYTES 16
+
+#define VERBS_MAGIC_OFFER 0x6B76564FU  /* "kvVO" */
+#define VERBS_MAGIC_ANSWER 0x6B765641U /* "kvVA" */
+#define VERBS_MAGIC_STATUS 0x6B765653U /* "kvVS" */
+#define VERBS_MAGIC_LANE 0x6B76564CU   /* "kvVL" */
+
+struct verbs_offer {
+	uint8_t magic[4];
+	uint8_t version[2];
+	uint8_t lanes[2];
+	uint8_t window_bytes[8];
+};
+static_assert(sizeof(struct verbs_offer) == 16, "wire");
+
+struct verbs_answer {
+	uint8_t magic[4];
+	uint8_t version[2];
+	uint8_t lanes[2];
+	uint8_t window_bytes[8];
+	uint8_t address[16]; /* of the mirror's device: IPv6, or IPv4 mapped into it */
+	uint8_t scope[4];    /* 0; a link-local address takes the dialling interface */
+	uint8_t port[2];
+	uint8_t zero[2];
+	uint8_t token[VERBS_TOKEN_BYTES];
+};
+static_assert(sizeof(struct verbs_answer) == 56, "wire");
+
+/* Either way, last: 0, or the errno for which set-up was given up. */
+struct verbs_status {
+	uint8_t magic[4];
+	uint8_t err[4];
+};
+static_assert(sizeof(struct verbs_status) == 8, "wire");
+
+/* Where the sender's window is: its bytes, then one credit word a lane. */
+struct verbs_target {
+	uint8_t address[8];
+	uint8_t rkey[4];
+	uint8_t zero[4];
+};
+
+/* Private data of a lane's request: 56 bytes is all that an RDMA_PS_TCP port has. */
+struct verbs_lane_hello {
+	uint8_t magic[4];
+	uint8_t version[2];
+	uint8_t lane[2];
+	uint8_t token[VERBS_TOKEN_BYTES];
+	struct verbs_target target;
+};
+static_assert(sizeof(struct verbs_lane_hello) == 40, "wire");
+
+struct verbs_lane_accept {
+	uint8_t magic[4];
+	uint8_t version[2];
+	uint8_t lane[2];
+	struct verbs_target target;
+};
+static_assert(sizeof(struct verbs_lane_accept) == 24, "wire");
+
+#endif

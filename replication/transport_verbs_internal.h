@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_REPLICATION_TRANSPORT_VERBS_INTERNAL_H
+#define KVFS_REPLICATION_TRANSPORT_VERBS_INTERNAL_H
+/*
+ * The verbs transport: what one end keeps. A lane is one RC queue pair with a completion queue
+ * and a receive queue of its own (a queue pair on a shared one gets no error event, and its
+ * flushed receives tell when it is quiet). Its window, and behind it a credit word a lane, is
+ * the one piece of memory the peer may write.
+ *
+ * transport_verbs.c             ops, poll loop, sleep
+ * transport_verbs_setup.c       endpoint memory, messages on the control connection
+ * transport_verbs_accept.c      the mirror's side of set-up
+ * transport_verbs_connect.c     the primary's
+ * transport_verbs_cm.c          rdma_cm: events with a deadline, parameters of a connection
+ * transport_verbs_lane.c        queue pair, receive queue, end of a lane
+ * transport_verbs_post.c        work requests, staging, signalling
+ * transport_verbs_completion.c  completions, credits
+ * transport_verbs_device.c      devices, ports, addresses
+ * transport_verbs_memory.c      protection domains, arena memory registered with one
+ * transport_verbs_error.c       causes and remedies
+ *
+ * Threads: tx_* and what is marked so under tx_lock, any thread; all else is the poll thread's
+ * after set-up.
+ */
+#include "replication/transport_internal.h"
+#include "replication/transport_verbs.h"
+#include "replication/transport_verbs_format.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+
+/* A lane's receives: one for each notice the peer may have under way, and some for notices of
+ * credits. Of those at most TRANSPORT_CREDITS / VERBS_CREDIT_EVERY are out before the peer must
+ * have taken one. */
+#define VERBS_CREDIT_EVERY (TRANSPORT_CREDITS / 4)
+#define VERBS_RECEIVES (TRANSPORT_CREDITS + 8)
+#define VERBS_RECEIVE_LIST 32
+#define VERBS_SQ_WRS 2048
+#define VERBS_WR_ID_RECEIVE (1ULL << 63) /* else: the request's index */
+#define VERBS_SQ_RESERVE 8            /* for credit notices and markers */
+#define VERBS_LIST_WRS 128            /* one doorbell */
+#define VERBS_LIST_SGES 512
+#define VERBS_POST_SGES 64
+#define VERBS_SGE_WANTED 16
+#define VERBS_INLINE_WANTED 256
+#define VERBS_SIGNAL_EVERY 32
+#define VERBS_STAGE_BYTES (1088ULL << 10) /* a record of the largest size with its head */
+#define VERBS_STAGE_ALIGN 64
+#define VERBS_DIRECT_MIN 512          /* below it, copying is cheaper than another element */
+#define VERBS_CREDIT_BYTES 4096       /* one line a lane, behind the window */
+#define VERBS_CREDIT_LINE 64
+#define VERBS_DRAIN_NS (200 * NSEC_PER_MSEC)
+#define VERBS_IMM_CREDIT 0xFFFFFFFFU
+#define VERBS_ACK_TIMEOUT_DEFAULT 14  /* 4.096 us * 2^14 = 67 ms */
+static_assert(TRANSPORT_LANES_MAX * VERBS_CREDIT_LINE <= VERBS_CREDIT_BYTES, "credit words");
+static_assert(VERBS_RECEIVES - TRANSPORT_CREDITS > TRANSPORT_CREDITS / VERBS_CREDIT_EVERY,
+	      "receives");
+
+/* A signalled work request that has not completed: once it has, all before it have. */
+struct verbs_signal {
+	uint32_t wr;        /* index of the work request */
+	uint64_t stage_end; /* staged bytes up to it */
+};
+
+/* What a post that was not taken needs; WRITABLE is due when it is there. */
+struct verbs_want {
+	bool any, control;
+	unsigned wrs;
+	uint64_t stage;
+};
+
+struct verbs_lane {
+	struct verbs_ep *ep;
+	unsigned index;
+	struct rdma_cm_id *id;
+	struct ibv_cq *cq;
+	bool established;
+	uint64_t remote_address;       /* of the peer's window */
+	uint32_t remote_rkey;
+	unsigned inline_max, sge_max;
+
+	pthread_mutex_t tx_lock;       /* a leaf; the members up to tx_dead */
+	uint32_t posted, done;         /* work requests; posted - done are in the send queue */
+	uint32_t unsignalled;          /* posted since the last signalled one */
+	uint64_t unsignalled_from;     /* stage position then */
+	struct verbs_signal signal[VERBS_SQ_WRS];
+	uint32_t signal_head, signal_tail;
+	uint8_t *stage;                /* registered: bytes that do not lie in registered memory */
+	uint64_t stage_bytes, stage_head, stage_tail; /* positions count on */
+	uint32_t sent, credited;       /* notices; of these taken by the peer */
+	struct verbs_want want;
+	struct ibv_send_wr wr[VERBS_LIST_WRS];
+	struct ibv_sge sge[VERBS_LIST_SGES];
+	_Atomic uint32_t tx_dead;      /* written by any thread */
+
+	bool armed;                    /* the next completion makes an event */
+	bool leaving, down, down_reported;
+	bool caused;                   /* down_err and why are the first failed completion's */
+	uint32_t receives;             /* outstanding */
+	uint32_t receives_due;         /* to be posted again */
+	uint32_t taken, told;          /* notices given to the caller; of these the peer knows */
+	int down_err;
+	uint64_t drain_deadline_ns;
+	char why[VERBS_TEXT_BYTES];
+};
+
+struct verbs_pd;     /* a device's protection domain, shared by the process */
+
+struct verbs_ep {
+	struct transport_ep base;
+	struct rdma_event_channel *channel;
+	struct ibv_comp_channel *comp;
+	struct verbs_pd *pd;
+	struct ibv_mr *window_mr, *stage_mr;
+	uint8_t *stage;
+	uint64_t stage_bytes;          /* of all lanes */
+	struct region_pool *memory;    /* values in it are sent without a copy; NULL: none */
+	bool memory_attached;
+	bool device_gone;
+	uint8_t ack_timeout;
+	struct verbs_choice choice;
+	int epoll_fd, event_fd;
+	_Atomic uint32_t woken, sleeping;
+	uint64_t cm_looked_ns;
+	unsigned lanes_down, turn;
+	bool peer_down_reported;
+	struct verbs_lane lane[TRANSPORT_LANES_MAX];
+};
+
+/* Addresses of both families. */
+union verbs_address {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct sockaddr_storage storage;
+};
+
+/* transport_verbs_device.c */
+/* The control connection's own address, IPv4 where it is mapped. -ENOTSUP: no IP socket. */
+int verbs_address_of(int control_fd, bool peer, union verbs_address *ret_a);
+socklen_t verbs_address_len(const union verbs_address *a);
+/* An address of a device that fits; text as verbs_available's. */
+int verbs_address_pick(const struct verbs_choice *c, union verbs_address *ret_a, char *text,
+		       size_t cap);
+bool verbs_choice_any(const struct verbs_choice *c);
+
+/* transport_verbs_memory.c */
+/* The protection domain of the device that id is bound to; the same for all who ask. -errno. */
+int verbs_pd_get(struct rdma_cm_id *id, struct verbs_pd **ret_pd);
+void verbs_pd_put(struct verbs_pd *pd);
+/* Has rdma_cm look which devices are left and close those that are gone: until then the kernel
+ * does not let a driver without disassociation (rxe) take its device away. */
+void verbs_devices_close_gone(void);
+struct ibv_pd *verbs_pd_handle(struct verbs_pd *pd);
+/* Has the pool's regions registered, in the background. False: they are with another device in
+ * use. */
+bool verbs_memory_attach(struct region_pool *pool, struct verbs_pd *pd);
+void verbs_memory_detach(bool device_gone);
+/* Key of [addr, addr + len) if it lies in a registered region. */
+bool verbs_memory_lkey(struct region_pool *pool, const void *addr, size_t len, uint32_t *ret_lkey);
+
+/* transport_verbs_error.c */
+int verbs_status_errno(enum ibv_wc_status status);
+/* Sentence for a failed completion, with the remedy. */
+void verbs_status_why(const struct ibv_wc *wc, unsigned lane, char *out, size_t cap);
+/* A sentence for what failed with err, in thread-local memory. */
+__attribute__((format(printf, 2, 3)))
+const char *verbs_why(int err, const char *fmt, ...);
+
+/* transport_verbs_setup.c */
+struct verbs_ep *verbs_ep_alloc(const struct transport_params *p, const char **ret_why);
+/* Memory of the endpoint, once device, lanes and the peer's window are known. */
+int verbs_ep_bind(struct verbs_ep *ep, struct rdma_cm_id *id, const char **ret_why);
+int verbs_ep_finish(struct verbs_ep *ep);
+void verbs_close(struct transport_ep *base);
+void verbs_target_encode(const struct verbs_ep *ep, struct verbs_target *ret_t);
+void verbs_target_decode(struct verbs_lane *l, const struct verbs_target *t);
+int verbs_send_status(int fd, int err, uint64_t deadline_ns);
+int verbs_recv_status(int fd, uint64_t deadline_ns);
+
+/* transport_verbs_cm.c */
+int verbs_channel_open(struct verbs_ep *ep);
+/* The next event, to be acked. -ETIMEDOUT; -ECONNABORTED, -ECONNRESET, -EPROTO: what control_fd
+ * says meanwhile. */
+int verbs_cm_wait(struct verbs_ep *ep, int control_fd, uint64_t deadline_ns,
+		  struct rdma_cm_event **ret_ev);
+void verbs_id_tune(struct verbs_ep *ep, struct rdma_cm_id *id);
+struct rdma_conn_param verbs_conn_param(const void *data, size_t len);
+/* Errno of an event that means failure. */
+int verbs_event_errno(const struct rdma_cm_event *ev);
+/* Events of established lanes; the poll thread. */
+void verbs_cm_attend(struct verbs_ep *ep);
+
+int verbs_accept(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
+		 const char **ret_why);
+int verbs_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
+		  struct transport_ep **ret_ep, const char **ret_why);
+
+/* transport_verbs_lane.c */
+int verbs_lane_open(struct verbs_lane *l, struct rdma_cm_id *id, const char **ret_why);
+int verbs_lane_established(struct verbs_lane *l);
+void verbs_lane_close(struct verbs_lane *l);
+int verbs_receives_post(struct verbs_lane *l, unsigned n);
+/* Ends the lane for both ends. Any thread. */
+void verbs_lane_kill(struct verbs_lane *l);
+/* The lane has failed: it is down once its receives are flushed. The poll thread. */
+void verbs_lane_leave(struct verbs_lane *l, int err);
+
+/* transport_verbs_post.c */
+int verbs_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts,
+	       unsigned n);
+/* Tells the peer how many of its notices were taken. False: no room just now. */
+bool verbs_post_credit(struct verbs_lane *l);
+/* The work request `wr` and all before it are done. */
+void verbs_sends_done_locked(struct verbs_lane *l, uint32_t wr);
+int verbs_marker_send_locked(struct verbs_lane *l);
+bool verbs_want_met_locked(const struct verbs_lane *l);
+
+/* transport_verbs_completion.c */
+/* Takes what completed; false: the sink had no room for it all. */
+bool verbs_lane_scan(struct verbs_lane *l, struct transport_sink *s);
+/* The lane's completion queue makes an event for what comes next. */
+void verbs_lane_arm(struct verbs_lane *l);
+
+static inline _Atomic uint32_t *verbs_credit_word(struct verbs_ep *ep, unsigned lane)
+{
+	uint8_t *words = ep->base.window + ep->base.window_bytes;
+
+	return (_Atomic uint32_t *)(void *)(words + lane * VERBS_CREDIT_LINE);
+}
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Protection domains, and the arena's memory registered with one of them. rdma_cm opens each
+ * device once for the whole process, so one domain a device serves all endpoints, and a region
+ * is registered once, however many mirrors there are. Registering is the region pool's thread's;
+ * here only the key of a region is looked up. The pool keeps its registrations when the last
+ * endpoint closes: after a lost connection they are still there.
+ *
+ * Threads: any. One lock for the table and the attachment, a leaf but for
+ * region_pool_set_registrar under it.
+ */
+#include "replication/transport_verbs_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* rdma_cm closes the context of a device that was taken away when its last id goes: the anchor is
+ * an id of our own, so that the context outlives what we made with it. */
+struct verbs_pd {
+	struct ibv_context *verbs;
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *anchor;
+	struct ibv_pd *pd;
+	unsigned users;
+	bool registers; /* the attached pool's regions are registered with it */
+	struct verbs_pd *next;
+};
+
+static pthread_mutex_t verbs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct verbs_pd *verbs_pds; /* verbs_lock */
+static struct {                    /* verbs_lock */
+	struct region_pool *pool;
+	struct verbs_pd *pd;
+	unsigned users;
+} attached;
+
+static void anchor_drop(struct verbs_pd *pd)
+{
+	if (pd->anchor)
+		(void)rdma_destroy_id(pd->anchor);
+	if (pd->channel)
+		rdma_destroy_event_channel(pd->channel);
+}
+
+static void pd_free(struct verbs_pd *pd)
+{
+	struct verbs_pd **p = &verbs_pds;
+
+	while (*p != pd)
+		p = &(*p)->next;
+	*p = pd->next;
+	ibv_dealloc_pd(pd->pd);
+	anchor_drop(pd);
+	free(pd);
+}
+
+/* Binds an id to the device that id is bound to. */
+static int anchor_hold(struct verbs_pd *pd, struct rdma_cm_id *id)
+{
+	union verbs_address a = { .sa = { .sa_family = AF_UNSPEC } };
+	const struct sockaddr *local = rdma_get_local_addr(id);
+
+	memcpy(&a, local, local->sa_family == AF_INET6 ? sizeof(a.in6) : sizeof(a.in));
+	if (a.sa.sa_family == AF_INET6)
+		a.in6.sin6_port = 0;
+	else
+		a.in.sin_port = 0;
+	pd->channel = rdma_create_event_channel();
+	if (!pd->channel || rdma_create_id(pd->channel, &pd->anchor, NULL, RDMA_PS_TCP) != 0 ||
+	    rdma_bind_addr(pd->anchor, &a.sa) != 0)
+		return errno ? -errno : -EIO;
+	return pd->anchor->verbs == id->verbs ? 0 : -ENODEV;
+}
+
+static int pd_create_locked(struct rdma_cm_id *id, struct verbs_pd **ret_pd)
+{
+	struct verbs_pd *pd = calloc(1, sizeof(*pd));
+	int err;
+
+	if (!pd)
+		return -ENOMEM;
+	pd->verbs = id->verbs;
+	err = anchor_hold(pd, id);
+	if (!err) {
+		pd->pd = ibv_alloc_pd(id->verbs);
+		err = pd->pd ? 0 : errno ? -errno : -EIO;
+	}
+	if (err) {
+		anchor_drop(pd);
+		free(pd);
+		return err;
+	}
+	pd->next = verbs_pds;
+	verbs_pds = pd;
+	*ret_pd = pd;
+	return 0;
+}
+
+int verbs_pd_get(struct rdma_cm_id *id, struct verbs_pd **ret_pd)
+{
+	struct verbs_pd *pd;
+	int err = 0;
+
+	pthread_mutex_lock(&verbs_lock);
+	for (pd = verbs_pds; pd && pd->verbs != id->verbs; pd = pd->next)
+		;
+	if (!pd)
+		err = pd_create_locked(id, &pd);
+	if (!err) {
+		pd->users++;
+		*ret_pd = pd;
+	}
+	pthread_mutex_unlock(&verbs_lock);
+	return err;
+}
+
+void verbs_pd_put(struct verbs_pd *pd)
+{
+	if (!pd)
+		return;
+	pthread_mutex_lock(&verbs_lock);
+	if (--pd->users == 0 && !pd->registers)
+		pd_free(pd);
+	pthread_mutex_unlock(&verbs_lock);
+}
+
+void verbs_devices_close_gone(void)
+{
+	struct ibv_context **list = rdma_get_devices(NULL);
+
+	if (list)
+		rdma_free_devices(list);
+}
+
+struct ibv_pd *verbs_pd_handle(struct verbs_pd *pd)
+{
+	return pd->pd;
+}
+
+static int registrar_add(void *ctx, void *base, size_t len, void **ret_handle)
+{
+	struct verbs_pd *pd = ctx;
+	struct ibv_mr *mr = ibv_reg_mr(pd->pd, base, len, 0); /* read by sends only */
+
+	if (!mr)
+		return errno ? -errno : -EIO;
+	*ret_handle = mr;
+	return 0;
+}
+
+static void registrar_remove(void *ctx, void *handle)
+{
+	(void)ctx;
+	(void)ibv_dereg_mr(handle);
+}
+
+/* The pool is going, its registrations with it. */
+static void registrar_gone(void *ctx)
+{
+	struct verbs_pd *pd = ctx;
+
+	pthread_mutex_lock(&verbs_lock);
+	pd->registers = false;
+	if (attached.pd == pd)
+		attached.pool = NULL, attached.pd = NULL;
+	if (pd->users == 0)
+		pd_free(pd);
+	pthread_mutex_unlock(&verbs_lock);
+}
+
+static const struct region_registrar_ops verbs_registrar = {
+	.add = registrar_add,
+	.remove = registrar_remove,
+	.gone = registrar_gone,
+};
+
+/* Under the lock, nobody uses the attachment: its regions leave the device they were registered
+ * with. */
+static void attachment_end_locked(void)
+{
+	struct verbs_pd *old = attached.pd;
+
+	if (!old)
+		return;
+	region_pool_set_registrar(attached.pool, NULL, NULL);
+	attached.pool = NULL;
+	attached.pd = NULL;
+	old->registers = false;
+	if (old->users == 0)
+		pd_free(old);
+}
+
+bool verbs_memory_attach(struct region_pool *pool, struct verbs_pd *pd)
+{
+	bool ours;
+
+	if (!pool)
+		return false;
+	pthread_mutex_lock(&verbs_lock);
+	if (attached.pool != pool || attached.pd != pd) {
+		if (attached.users == 0) {
+			attachment_end_locked();
+			attached.pool = pool;
+			attached.pd = pd;
+			pd->registers = true;
+			region_pool_set_registrar(pool, &verbs_registrar, pd);
+		}
+	}
+	ours = attached.pool == pool && attached.pd == pd;
+	attached.users += ours;
+	pthread_mutex_unlock(&verbs_lock);
+	return ours;
+}
+
+void verbs_memory_detach(bool device_gone)
+{
+	pthread_mutex_lock(&verbs_lock);
+	if (--attached.users == 0 && device_gone)
+		attachment_end_locked();
+	pthread_mutex_unlock(&verbs_lock);
+}
+
+bool verbs_memory_lkey(struct region_pool *pool, const void *addr, size_t len, uint32_t *ret_lkey)
+{
+	struct ibv_mr *mr;
+
+	if (!region_pool_find(pool, addr, len, (void **)&mr))
+		return false;
+	*ret_lkey = mr->lkey;
+	return true;
+}

@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The RDMA device of the primary is taken away under load: tcp takes over, and verbs again when the device returns. Lanes
+# of a link that loses packets stay up. In one guest that has none, auto says what it found and an address that insists
+# is an error with a remedy.
+# shellcheck source=tests/vm/functions.sh
+. "$(dirname "$0")/functions.sh"
+
+command -v jq >/dev/null || skip "no jq"
+
+over() # TRANSPORT
+{
+	[ "$(on 1 "'$KVFS' status --json /mnt/kv" |
+		jq -r '.lsn as $l | .mirrors[0] | if .state == "live" and .applied_lsn == $l then .transport else .state end')" = "$1" ]
+}
+digest()
+{
+	on "$1" "'$KVFS' status --json --digest $2" | jq -r .digest
+}
+write_some()
+{
+	must 1 "for n in \$(seq 20); do echo $1 \$n >/mnt/kv/$1.\$n || exit 1; done"
+}
+
+rig_up 2
+must 1 "'$MKFS' -q -s 32M /root/v"
+"$RIG" get 1 /root/v/key "$tmp" && "$RIG" put 2 "$tmp/key" /root || fail "the key did not get across"
+must 2 "'$MKFS' -q -s 32M --join /root/key /root/v"
+must 2 "'$KVFS' mirror -o arena=64M,ring=8M,ack_timeout=18,listen=10.77.0.2:7000 /root/v"
+must 1 "mkdir /mnt/kv; '$KVFS' mount -o arena=64M,ack_timeout=18,mirror=10.77.0.2:7000 /root/v /mnt/kv"
+wait_for 'over verbs' 60
+write_some before
+
+"$RIG" net 1 loss 5% || fail "no loss"
+write_some lossy
+wait_for 'over verbs' 60
+"$RIG" net 1 loss 0% || fail "loss does not end"
+
+must 1 'rdma link del rxe0'
+wait_for 'over tcp' 60
+write_some without
+must 1 'rdma link add rxe0 type rxe netdev eth0'
+wait_for 'over verbs' 120
+write_some again
+wait_for 'over verbs' 60
+[ "$(digest 1 /mnt/kv)" = "$(digest 2 /root/v)" ] || fail "the mirror's state is not the primary's"
+must 1 "'$KVFS' umount /mnt/kv"
+
+must 1 'rdma link del rxe0'
+must 1 "'$KVFS' mount -o arena=64M,ack_timeout=18,mirror=10.77.0.2:7000 /root/v /mnt/kv" >"$tmp/out" 2>&1
+grep -q 'transport auto: found no RDMA device: uses tcp' "$tmp/out" || fail "no word of the choice: $(cat "$tmp/out")"
+must 1 "'$KVFS' umount /mnt/kv"
+! on 1 "'$KVFS' mount -o arena=64M,ack_timeout=18,mirror=verbs:10.77.0.2:7000 /root/v /mnt/kv" >"$tmp/out" 2>&1 || fail "mounted without a device"
+grep -q 'found no RDMA device; load a driver' "$tmp/out" || fail "no remedy: $(cat "$tmp/out")"
+must 2 "'$KVFS' umount /root/v"
