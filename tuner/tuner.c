@@ -224,6 +224,10 @@ static void observe(struct tuner *t, const struct tuner_window *w, const struct 
 		    struct tuner_decision *d)
 {
 	d->expected = t->ctx->reward.n > 0 ? t->ctx->reward.value : NAN;
+	if (!t->asked && !tuner_settings_equal(w->in_force, t->ctx->best)) {
+		hold(t, d, TUNER_RECALL, "back to the best known after a freeze");
+		return;
+	}
 	if (t->asked && !tuner_settings_equal(w->in_force, t->wanted)) {
 		refused(t, w, d);
 		return;
@@ -322,7 +326,7 @@ struct tuner_settings tuner_step(struct tuner *t, const struct tuner_window *w,
 	if (t->ctx)
 		t->ctx->best = tuner_settings_clamp(t->ctx->best, &bounds);
 	t->wanted = d->after;
-	t->asked = true;
+	t->asked = d->action != TUNER_FREEZE; /* an operator may have set something else */
 	return d->after;
 }
 
