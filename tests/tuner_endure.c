@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner_endure [WINDOWS]: XGBoost's policy over a long time (100 000 windows unless told) on the simulated NIC.
- * Prints CPU time a window and resident memory, and exits 1 when memory grew after the first tenth, or when a
- * window takes more than 0.5 % of a core at one window a second.
+ * tuner_endure [WINDOWS]: XGBoost's policy over a long time (100 000 windows unless told) on the
+ * simulated NIC. Prints CPU time a window and resident memory, and exits 1 when memory grew after
+ * the first tenth, or when a window takes more than 0.5 % of a core at one window a second.
  */
 #include "tuner/sim_work.h"
 
@@ -70,7 +70,8 @@ int main(int argc, char **argv)
 			first = resident_kib();
 	}
 	last = resident_kib();
-	printf("%lu windows: %.0f us of CPU each, %.0f at most; resident %ld KiB after a tenth, %ld at the end\n",
+	printf("%lu windows: %.0f us of CPU each, %.0f at most; resident %ld KiB after a tenth, "
+	       "%ld at the end\n",
 	       windows, spent / (double)windows, longest, first, last);
 	tuner_destroy(tuner);
 	for (unsigned w = 0; w < SIM_WORKLOADS; w++)

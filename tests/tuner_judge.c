@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Judges tuner policies on the simulated NIC: eight workloads, seeds, all policies, the same noise for each.
- *   tuner_judge [--full] [--seeds N] [--policy NAME] [--workload NAME]   the table
- *   tuner_judge --default                                              the best single setting over a mix
- * Without --full: two seeds and short phases, and exit 1 when a policy is harmful (never the bars: the short
- * run is too short for them). With it: 20 seeds; exit 1 when XGBoost misses a bar.
+ * Judges tuner policies on the simulated NIC: eight workloads, seeds, all policies, the same noise
+ * for each.
+ *   tuner_judge [--full] [--seeds N] [--policy NAME] [--workload NAME] [--verbose]   the table
+ *   tuner_judge --default                    the best single setting over a mix of loads
+ * Without --full: two seeds and short phases, and exit 1 when a policy is harmful (never the bars:
+ * the short run is too short for them). With it: 20 seeds; exit 1 when XGBoost misses a bar.
  */
 #include "tuner/sim_work.h"
 
@@ -22,7 +23,8 @@
 
 /* Of one trace under one policy. */
 struct verdict {
-	double phase_share; /* mean over phases of the share of the phase's best static setting, after SETTLE */
+	/* Mean over phases of the share of the phase's best static setting, after SETTLE. */
+	double phase_share;
 	double to_default, to_best_static, oracle;
 	unsigned bad_in_a_row;
 	double us_per_window;
@@ -80,30 +82,35 @@ static void sweep_static(struct sim_trace *t, struct sweep *ret_sweep)
 	for (unsigned w = 0; w < t->windows; w++)
 		window_of[t->load_of[w]] = w;
 	for (unsigned i = 0; i < t->nphases; i++)
-		weigh(t, t->phase[i].first + SETTLE, t->phase[i].first + t->phase[i].windows, weight[i]);
+		weigh(t, t->phase[i].first + SETTLE, t->phase[i].first + t->phase[i].windows,
+		      weight[i]);
 	weigh(t, 0, t->windows, weight[SIM_PHASES_MAX]);
 	do {
 		for (unsigned i = 0; i < t->nphases; i++)
 			ret_sweep->phase_best[i] = fmax(ret_sweep->phase_best[i],
 							weighted(t, weight[i], window_of, s));
 		for (unsigned l = 0; l < t->nloads; l++)
-			load_best[l] = fmax(load_best[l], sim_trace_result(t, window_of[l], s)->ops_per_s);
+			load_best[l] =
+				fmax(load_best[l], sim_trace_result(t, window_of[l], s)->ops_per_s);
 		ret_sweep->trace_best = fmax(ret_sweep->trace_best,
 					     weighted(t, weight[SIM_PHASES_MAX], window_of, s));
 	} while (next_settings(&s));
 	for (unsigned l = 0; l < t->nloads; l++)
 		ret_sweep->trace_oracle += weight[SIM_PHASES_MAX][l] * load_best[l];
-	ret_sweep->trace_default = weighted(t, weight[SIM_PHASES_MAX], window_of, tuner_settings_shipped);
+	ret_sweep->trace_default =
+		weighted(t, weight[SIM_PHASES_MAX], window_of, tuner_settings_shipped);
 }
 
 static bool verbose;
 
-static void explain(const struct sim_trace *t, unsigned w, const struct tuner_decision *d, double ratio)
+static void explain(const struct sim_trace *t, unsigned w, const struct tuner_decision *d,
+		    double ratio)
 {
 	char text[TUNER_SETTINGS_TEXT_BYTES];
 
-	printf("%4u load %2u %-9s %-44s %5.3f gain %+.3f %s\n", w, t->load_of[w], tuner_action_name(d->action),
-	       tuner_settings_format(d->before, text), ratio, d->gain, d->why);
+	printf("%4u load %2u %-9s %-44s %5.3f gain %+.3f %s\n", w, t->load_of[w],
+	       tuner_action_name(d->action), tuner_settings_format(d->before, text), ratio, d->gain,
+	       d->why);
 }
 
 static void run(struct sim_trace *t, const struct tuner_policy_ops *policy, uint64_t seed,
@@ -198,23 +205,33 @@ static struct summary summarise(const struct verdict *v, unsigned n)
 
 static void print(const char *policy, const char *workload, const struct summary *s)
 {
-	printf("| %-9s | %-8s | %.3f / %.3f | %.3f / %.3f | %.3f / %.3f | %.3f | %u | %.0f |\n", policy, workload,
-	       s->share, s->share_worst, s->gain, s->gain_worst, s->best, s->best_worst, s->oracle, s->bad, s->us);
+	printf("| %-9s | %-8s | %.3f / %.3f | %.3f / %.3f | %.3f / %.3f | %.3f | %u | %.0f |\n",
+	       policy, workload, s->share, s->share_worst, s->gain, s->gain_worst, s->best,
+	       s->best_worst, s->oracle, s->bad, s->us);
 }
 
-/* The geometric mean over a grid of plausible loads: half of them without neighbours on the card. */
+/* The geometric mean over a grid of plausible loads: half of them without neighbours on the
+ * card. */
 static double mix(struct tuner_settings s)
 {
-	static const double sizes[] = { 256, 1024, 4096, 16384, 65536 }, clients[] = { 2, 8, 32, 128 };
+	static const double sizes[] = { 256, 1024, 4096, 16384, 65536 },
+			    clients[] = { 2, 8, 32, 128 };
 	double sum = 0;
 
 	for (unsigned i = 0; i < 5 * 4 * 2 * 4; i++) {
 		unsigned tenant = i / 40;
 		struct sim_load l = {
-			.bytes = sizes[i % 5], .clients = clients[i / 5 % 4], .spread = 1, .mirrors = 2,
-			.cores = i / 20 % 2 ? 16 : 4, .other_cores = i / 20 % 2 ? 4 : 1, .live_mib = 256,
-			.idle_qps = tenant == 2 ? 8000 : 0, .idle_rate = tenant == 2 ? 3e6 : 0,
-			.bulk_qps = tenant == 3 ? 8 : 0, .fresh_mib = tenant == 1 ? 64 : 0,
+			.bytes = sizes[i % 5],
+			.clients = clients[i / 5 % 4],
+			.spread = 1,
+			.mirrors = 2,
+			.cores = i / 20 % 2 ? 16 : 4,
+			.other_cores = i / 20 % 2 ? 4 : 1,
+			.live_mib = 256,
+			.idle_qps = tenant == 2 ? 8000 : 0,
+			.idle_rate = tenant == 2 ? 3e6 : 0,
+			.bulk_qps = tenant == 3 ? 8 : 0,
+			.fresh_mib = tenant == 1 ? 64 : 0,
 		};
 		struct sim_result r;
 
@@ -245,7 +262,8 @@ static int find_default(void)
 			printf("  %.4f %s\n", ops / most, tuner_settings_format(s, text));
 	} while (next_settings(&s));
 	printf("best over the mix: %s, %.0f records/s\n", tuner_settings_format(best, text), most);
-	printf("shipped: %s, %.4f of that\n", tuner_settings_format(tuner_settings_shipped, text), shipped / most);
+	printf("shipped: %s, %.4f of that\n", tuner_settings_format(tuner_settings_shipped, text),
+	       shipped / most);
 	return shipped < 0.99 * most;
 }
 
@@ -286,7 +304,8 @@ static int report(const struct options *o)
 {
 	int status = 0;
 
-	printf("| policy | workload | best of phase | to default | to best static | oracle | bad in a row | us/window |\n"
+	printf("| policy | workload | best of phase | to default | to best static | oracle | bad "
+	       "in a row | us/window |\n"
 	       "|---|---|---|---|---|---|---|---|\n");
 	for (unsigned p = 0; p < POLICIES; p++) {
 		struct summary s;
@@ -311,9 +330,13 @@ static int report(const struct options *o)
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "full", no_argument, NULL, 'f' }, { "seeds", required_argument, NULL, 's' },
-		{ "policy", required_argument, NULL, 'p' }, { "workload", required_argument, NULL, 'w' },
-		{ "default", no_argument, NULL, 'd' }, { "verbose", no_argument, NULL, 'v' }, { 0 },
+		{ "full", no_argument, NULL, 'f' },
+		{ "seeds", required_argument, NULL, 's' },
+		{ "policy", required_argument, NULL, 'p' },
+		{ "workload", required_argument, NULL, 'w' },
+		{ "default", no_argument, NULL, 'd' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ 0 },
 	};
 	struct options o = { .seeds = 2 };
 	int c;

@@ -20,8 +20,8 @@ void context_key_of(const struct tuner_features *f, struct context_key *ret_key)
 	const float *v = f->v;
 	float cpus = isnan(v[TUNER_F_CPUS]) ? 1 : v[TUNER_F_CPUS];
 
-	/* What one unit is: a third more or less of size or clients, an eighth of the link, a tenth of the
-	 * machine. */
+	/* What one unit is: a third more or less of size or clients, an eighth of the link, a
+	 * tenth of the machine. */
 	ret_key->v[0] = log2f(v[TUNER_F_RECORD_MEAN]) / 0.45f;
 	ret_key->v[1] = log2f(v[TUNER_F_RECORD_P90] / v[TUNER_F_RECORD_MEAN]) / 0.8f;
 	ret_key->v[2] = log2f(v[TUNER_F_IN_FLIGHT]) / 0.6f;

@@ -2,10 +2,11 @@
 #ifndef KVFS_TUNER_CONTEXT_H
 #define KVFS_TUNER_CONTEXT_H
 /*
- * Loads the tuner has met, and what it measured of each: the best settings so far, their reward, that of the
- * shipped settings, and which settings were rolled back and until when. A load is recognised by what settings
- * don't change: sizes, records under way (their number is the clients'), what other programs take of CPU and
- * link. A fixed table; the load not met for longest gives way. Owned by the tuner's thread.
+ * Loads the tuner has met, and what it measured of each: the best settings so far, their reward,
+ * that of the shipped settings, and which settings were rolled back and until when. A load is
+ * recognised by what settings don't change: sizes, records under way (their number is the
+ * clients'), what other programs take of CPU and link. A fixed table; the load not met for longest
+ * gives way. Owned by the tuner's thread.
  */
 #include "tuner/features.h"
 #include "tuner/settings.h"

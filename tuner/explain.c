@@ -87,15 +87,16 @@ void tuner_explain_print(FILE *out, const struct tuner_decision *d)
 {
 	char text[TUNER_SETTINGS_TEXT_BYTES];
 
-	fprintf(out, "window %llu: %s: %s\n", (unsigned long long)d->window, tuner_action_name(d->action),
-		d->why);
+	fprintf(out, "window %llu: %s: %s\n", (unsigned long long)d->window,
+		tuner_action_name(d->action), d->why);
 	fprintf(out, "  settings  %s\n", tuner_settings_format(d->before, text));
 	if (!tuner_settings_equal(d->before, d->after))
 		fprintf(out, "  next      %s\n", tuner_settings_format(d->after, text));
-	fprintf(out, "  reward    %.4f, expected %.4f, gain %+.4f\n", d->reward, d->expected, d->gain);
+	fprintf(out, "  reward    %.4f, expected %.4f, gain %+.4f\n", d->reward, d->expected,
+		d->gain);
 	for (int i = 0; d->query.n > 1 && i < d->query.n; i++)
-		fprintf(out, "  %s %+.4f %s\n", i == d->proposal.choice ? "=>" : "  ", d->proposal.score[i],
-			tuner_settings_format(d->query.candidate[i], text));
+		fprintf(out, "  %s %+.4f %s\n", i == d->proposal.choice ? "=>" : "  ",
+			d->proposal.score[i], tuner_settings_format(d->query.candidate[i], text));
 	fprintf(out, "  features ");
 	for (int i = 0; i < TUNER_FEATURES; i++)
 		if (!isnan(d->features.v[i]))

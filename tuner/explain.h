@@ -2,8 +2,9 @@
 #ifndef KVFS_TUNER_EXPLAIN_H
 #define KVFS_TUNER_EXPLAIN_H
 /*
- * Decisions for people and programs: the last ones in a ring, and any of them as JSON or as text: features, what
- * the policy thinks of each candidate, choice, outcome. The ring is for one thread; the loop locks it.
+ * Decisions for people and programs: the last ones in a ring, and any of them as JSON or as text:
+ * features, what the policy thinks of each candidate, choice, outcome. The ring is for one thread;
+ * the loop locks it.
  */
 #include "tuner/tuner.h"
 

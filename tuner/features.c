@@ -5,10 +5,12 @@
 #include <math.h>
 
 static const char *const names[TUNER_FEATURES] = {
-	"rtt_p50_us", "rtt_p90_us", "rtt_p99_us", "record_mean_bytes", "record_p90_bytes", "ops_per_s",
-	"bytes_per_s", "cpu_own_cores", "cpu_other_cores", "cpus", "mem_share", "link_share", "link_other",
-	"link_estimated", "pcie_share", "queue_depth", "in_flight", "retries_per_op", "append_p50_us",
-	"commit_p50_us", "commit_p90_us", "commit_p99_us", "region_hit_rate", "forecast",
+	"rtt_p50_us",       "rtt_p90_us",     "rtt_p99_us",      "record_mean_bytes",
+	"record_p90_bytes", "ops_per_s",      "bytes_per_s",     "cpu_own_cores",
+	"cpu_other_cores",  "cpus",           "mem_share",       "link_share",
+	"link_other",       "link_estimated", "pcie_share",      "queue_depth",
+	"in_flight",        "retries_per_op", "append_p50_us",   "commit_p50_us",
+	"commit_p90_us",    "commit_p99_us",  "region_hit_rate", "forecast",
 };
 
 /* What a TLP of 256 bytes carries besides its payload (Neugebauer et al., SIGCOMM 2018). */
@@ -19,7 +21,8 @@ const char *tuner_feature_name(enum tuner_feature f)
 	return names[f];
 }
 
-void tuner_snapshot_hist(struct tuner_snapshot *snap, enum tuner_hist which, const struct histogram *h)
+void tuner_snapshot_hist(struct tuner_snapshot *snap, enum tuner_hist which,
+			 const struct histogram *h)
 {
 	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
 		snap->hist[which][i] = atomic_load_explicit(&h->counts[i], memory_order_relaxed);
@@ -46,9 +49,10 @@ static double gauge(const struct span *s, enum tuner_gauge g)
 	return s->b->gauge[g] > 0 ? s->b->gauge[g] : NAN;
 }
 
-/* Values at the shares q[0..n), rising, of what the histogram gained; all NaN when that is nothing. */
-static void quantiles(const struct span *s, enum tuner_hist which, const double *q, int n, double scale,
-		      float *ret_values)
+/* Values at the shares q[0..n), rising, of what the histogram gained; all NaN when that is
+ * nothing. */
+static void quantiles(const struct span *s, enum tuner_hist which, const double *q, int n,
+		      double scale, float *ret_values)
 {
 	const uint64_t *a = s->a->hist[which], *b = s->b->hist[which];
 	uint64_t total = 0, seen = 0;
@@ -87,7 +91,8 @@ static void loads(const struct span *s, float *v)
 	v[TUNER_F_OPS_PER_S] = (float)(ops / s->seconds);
 	v[TUNER_F_BYTES_PER_S] = (float)(bytes / s->seconds);
 	v[TUNER_F_CPU_OWN] = (float)(grown(s, TUNER_CPU_NS) / 1e9 / s->seconds);
-	v[TUNER_F_CPU_OTHER] = (float)(grown(s, TUNER_MACHINE_NS) / 1e9 / s->seconds) - v[TUNER_F_CPU_OWN];
+	v[TUNER_F_CPU_OTHER] =
+		(float)(grown(s, TUNER_MACHINE_NS) / 1e9 / s->seconds) - v[TUNER_F_CPU_OWN];
 	v[TUNER_F_MEM_SHARE] = (float)(grown(s, TUNER_MEM_BYTES) /
 				       (gauge(s, TUNER_MEM_CAPACITY) * s->seconds));
 	v[TUNER_F_LINK_ESTIMATED] = isnan(link);

@@ -2,9 +2,10 @@
 #ifndef KVFS_TUNER_FEATURES_H
 #define KVFS_TUNER_FEATURES_H
 /*
- * What the tuner knows of a window of time: a vector computed from two snapshots of the metrics, one at each
- * end. A snapshot is a copy taken without a lock on the data path; counters only grow. What a machine can't
- * tell is left out of `have`, and its features are NaN, never 0: the model treats NaN as missing. Pure.
+ * What the tuner knows of a window of time: a vector computed from two snapshots of the metrics,
+ * one at each end. A snapshot is a copy taken without a lock on the data path; counters only grow.
+ * What a machine can't tell is left out of `have`, and its features are NaN, never 0: the model
+ * treats NaN as missing. Pure.
  */
 #include "common/histogram.h"
 
@@ -51,21 +52,32 @@ struct tuner_snapshot {
 	uint64_t hist_sum[TUNER_HISTS];
 };
 
-/* Adding one, removing one or changing a meaning: raise TUNER_SCHEMA, which makes old models foreign. */
+/* Adding one, removing one or changing a meaning: raise TUNER_SCHEMA, which makes old models
+ * foreign. */
 #define TUNER_SCHEMA 1
 enum tuner_feature {
-	TUNER_F_RTT_P50_US, TUNER_F_RTT_P90_US, TUNER_F_RTT_P99_US,
-	TUNER_F_RECORD_MEAN, TUNER_F_RECORD_P90,
-	TUNER_F_OPS_PER_S, TUNER_F_BYTES_PER_S,
-	TUNER_F_CPU_OWN, TUNER_F_CPU_OTHER, /* cores */
+	TUNER_F_RTT_P50_US,
+	TUNER_F_RTT_P90_US,
+	TUNER_F_RTT_P99_US,
+	TUNER_F_RECORD_MEAN,
+	TUNER_F_RECORD_P90,
+	TUNER_F_OPS_PER_S,
+	TUNER_F_BYTES_PER_S,
+	TUNER_F_CPU_OWN,
+	TUNER_F_CPU_OTHER, /* cores */
 	TUNER_F_CPUS,
 	TUNER_F_MEM_SHARE,
-	TUNER_F_LINK_SHARE, TUNER_F_LINK_OTHER, TUNER_F_LINK_ESTIMATED, /* the last: 1 without a counter */
+	TUNER_F_LINK_SHARE,
+	TUNER_F_LINK_OTHER,
+	TUNER_F_LINK_ESTIMATED, /* the last: 1 without a counter */
 	TUNER_F_PCIE_SHARE,
-	TUNER_F_QUEUE_DEPTH, TUNER_F_IN_FLIGHT,
+	TUNER_F_QUEUE_DEPTH,
+	TUNER_F_IN_FLIGHT,
 	TUNER_F_RETRIES_PER_OP,
 	TUNER_F_APPEND_P50_US,
-	TUNER_F_COMMIT_P50_US, TUNER_F_COMMIT_P90_US, TUNER_F_COMMIT_P99_US,
+	TUNER_F_COMMIT_P50_US,
+	TUNER_F_COMMIT_P90_US,
+	TUNER_F_COMMIT_P99_US,
 	TUNER_F_REGION_HIT_RATE,
 	TUNER_F_FORECAST, /* forecast load over present load; the loop fills it in */
 	TUNER_FEATURES
@@ -82,6 +94,7 @@ void tuner_features_compute(const struct tuner_snapshot *before, const struct tu
 			    struct tuner_features *ret_features);
 
 /* Copies h's buckets into the snapshot; other threads may be adding. */
-void tuner_snapshot_hist(struct tuner_snapshot *snap, enum tuner_hist which, const struct histogram *h);
+void tuner_snapshot_hist(struct tuner_snapshot *snap, enum tuner_hist which,
+			 const struct histogram *h);
 
 #endif

@@ -121,7 +121,8 @@ double forecast_step(struct forecast *f, double load)
 	return exp2(clamp(next - v, MOST));
 }
 
-void forecast_errors(const struct forecast *f, double *ret_holt, double *ret_lstm, bool *ret_lstm_speaks)
+void forecast_errors(const struct forecast *f, double *ret_holt, double *ret_lstm,
+		     bool *ret_lstm_speaks)
 {
 	*ret_holt = f->holt_error;
 	*ret_lstm = f->lstm_error;

@@ -57,10 +57,13 @@ static void load_model(struct tuner_loop *l)
 	if (!err)
 		return;
 	if (err == -ENOENT)
-		snprintf(text, sizeof(text), "tuner: no model yet; it begins with the static settings");
+		snprintf(text, sizeof(text),
+			 "tuner: no model yet; it begins with the static settings");
 	else
-		snprintf(text, sizeof(text), "tuner: the volume's %s is not used: %s; it begins with the "
-			 "static settings", MODEL_FILE_NAME, why);
+		snprintf(text, sizeof(text),
+			 "tuner: the volume's %s is not used: %s; it begins with the "
+			 "static settings",
+			 MODEL_FILE_NAME, why);
 	l->config.host->report(l->config.ctx, text);
 }
 
@@ -156,7 +159,8 @@ static void window(struct tuner_loop *l)
 	apply(l, next);
 	if (tuner_failure(l->tuner) && !l->said_failure) {
 		l->said_failure = true;
-		l->config.host->report(l->config.ctx, "tuner: XGBoost keeps failing; static settings from now on");
+		l->config.host->report(l->config.ctx,
+				       "tuner: XGBoost keeps failing; static settings from now on");
 	}
 	if (l->index % SAVE_EVERY == 0)
 		save_model(l);

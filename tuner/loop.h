@@ -2,9 +2,10 @@
 #ifndef KVFS_TUNER_LOOP_H
 #define KVFS_TUNER_LOOP_H
 /*
- * The tuner's thread, kv-tuner: once a window it takes a snapshot of the metrics, decides, and has the settings
- * applied. The policy and its model are created, used and destroyed in that thread. What is above gives it the
- * metrics and applies settings through an ops struct. Data-path threads read one atomic word.
+ * The tuner's thread, kv-tuner: once a window it takes a snapshot of the metrics, decides, and has
+ * the settings applied. The policy and its model are created, used and destroyed in that thread.
+ * What is above gives it the metrics and applies settings through an ops struct. Data-path threads
+ * read one atomic word.
  */
 #include "tuner/tuner.h"
 
@@ -17,7 +18,8 @@ struct tuner_host_ops {
 	void (*snapshot)(void *ctx, struct tuner_snapshot *ret_snapshot);
 	/* What device, peer and limits allow now, and TUNER_WINDOW_*. */
 	void (*limits)(void *ctx, struct tuner_bounds *ret_bounds, uint32_t *ret_flags);
-	/* Returns what is in force then: less than wanted where a lane didn't open or memory wasn't there. */
+	/* Returns what is in force then: less than wanted where a lane didn't open or memory
+	 * wasn't there. */
 	struct tuner_settings (*apply)(void *ctx, struct tuner_settings wanted);
 	/* One line for people: the model could not be used, the policy gave up. */
 	void (*report)(void *ctx, const char *text);
@@ -33,7 +35,8 @@ struct tuner_loop_config {
 
 struct tuner_loop;
 
-/* -ENOMEM, -EAGAIN, or what the policy's create said. Returns once the first settings are in force. */
+/* -ENOMEM, -EAGAIN, or what the policy's create said. Returns once the first settings are in
+ * force. */
 int tuner_loop_start(const struct tuner_loop_config *config, struct tuner_loop **ret_loop);
 /* Saves the model and joins the thread. NULL is fine. Blocks on disk. */
 void tuner_loop_stop(struct tuner_loop *loop);
@@ -48,9 +51,12 @@ void tuner_loop_set(struct tuner_loop *loop, struct tuner_settings s);
 /* The last n decisions, newest first, as a new JSON array. NULL: no memory. Any thread. */
 json_t *tuner_loop_explain(struct tuner_loop *loop, unsigned n);
 
-/* Records from the next window on into out, which is the loop's then and is closed at the end or when it fails;
- * NULL ends it. The trace begins with the model as it is then; what the policy learnt beside it is not in it,
- * so only a trace from the first window on is decided anew without difference. Any thread. */
+/*
+ * Records from the next window on into out, which is the loop's then and is closed at the end or
+ * when it fails; NULL ends it. The trace begins with the model as it is then; what the policy
+ * learnt beside it is not in it, so only a trace from the first window on is decided anew
+ * without difference. Any thread.
+ */
 void tuner_loop_record(struct tuner_loop *loop, FILE *out);
 
 #endif

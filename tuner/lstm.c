@@ -40,7 +40,8 @@ void lstm_init(struct lstm *n, uint64_t seed)
 		n->w[gate_weights(GATE_FORGET, i) + LSTM_GATE - 1] = 1;
 }
 
-static void forward(const struct lstm *n, const double *x, const struct lstm_state *before, struct step *s)
+static void forward(const struct lstm *n, const double *x, const struct lstm_state *before,
+		    struct step *s)
 {
 	const double *out = &n->w[OUTPUT_WEIGHTS];
 
@@ -58,7 +59,8 @@ static void forward(const struct lstm *n, const double *x, const struct lstm_sta
 	}
 	s->y = out[LSTM_CELLS];
 	for (int i = 0; i < LSTM_CELLS; i++) {
-		s->c[i] = s->gate[GATE_FORGET][i] * before->c[i] + s->gate[GATE_IN][i] * s->gate[GATE_NEW][i];
+		s->c[i] = s->gate[GATE_FORGET][i] * before->c[i] +
+			  s->gate[GATE_IN][i] * s->gate[GATE_NEW][i];
 		s->tanh_c[i] = tanh(s->c[i]);
 		s->h[i] = s->gate[GATE_OUT][i] * s->tanh_c[i];
 		s->y += out[i] * s->h[i];
@@ -75,7 +77,8 @@ double lstm_forward(const struct lstm *n, const double x[LSTM_INPUTS], struct ls
 	return s.y;
 }
 
-/* One step back: dh and dc are the gradients that come from later steps, and become those for earlier ones. */
+/* One step back: dh and dc are the gradients that come from later steps, and become those for
+ * earlier ones. */
 static void backward(const struct lstm *n, const double *x, const struct lstm_state *before,
 		     const struct step *s, double dy, double *dh, double *dc, double *gradient)
 {
@@ -112,8 +115,9 @@ static void backward(const struct lstm *n, const double *x, const struct lstm_st
 	memcpy(dh, earlier, sizeof(earlier));
 }
 
-double lstm_gradient(const struct lstm *n, const struct lstm_state *state, const double (*x)[LSTM_INPUTS],
-		     const double *target, int len, double *ret_gradient)
+double lstm_gradient(const struct lstm *n, const struct lstm_state *state,
+		     const double (*x)[LSTM_INPUTS], const double *target, int len,
+		     double *ret_gradient)
 {
 	struct lstm_state before[LSTM_SPAN + 1];
 	struct step s[LSTM_SPAN];
@@ -129,7 +133,8 @@ double lstm_gradient(const struct lstm *n, const struct lstm_state *state, const
 		loss += (s[t].y - target[t]) * (s[t].y - target[t]) / 2 / len;
 	}
 	for (int t = len - 1; t >= 0; t--)
-		backward(n, x[t], &before[t], &s[t], (s[t].y - target[t]) / len, dh, dc, ret_gradient);
+		backward(n, x[t], &before[t], &s[t], (s[t].y - target[t]) / len, dh, dc,
+			 ret_gradient);
 	return loss;
 }
 

@@ -22,8 +22,8 @@ static uint32_t checksum(const uint8_t *bytes, size_t len)
 	return crc32c(crc32c(0, bytes, AT_CRC), bytes + AT_ZERO, len - AT_ZERO);
 }
 
-int model_file_decode(const uint8_t *bytes, size_t len, uint32_t columns, const uint8_t **ret_payload,
-		      size_t *ret_len, const char **ret_why)
+int model_file_decode(const uint8_t *bytes, size_t len, uint32_t columns,
+		      const uint8_t **ret_payload, size_t *ret_len, const char **ret_why)
 {
 	*ret_why = "it is not a tuner model";
 	if (len < MODEL_FILE_HEADER_BYTES || memcmp(bytes, magic, sizeof(magic)) != 0)
@@ -66,7 +66,8 @@ static int read_whole(int dirfd, uint8_t **ret_bytes, size_t *ret_len)
 	return 0;
 }
 
-int model_file_load(int dirfd, uint32_t columns, void **ret_payload, size_t *ret_len, const char **ret_why)
+int model_file_load(int dirfd, uint32_t columns, void **ret_payload, size_t *ret_len,
+		    const char **ret_why)
 {
 	const uint8_t *payload;
 	uint8_t *bytes = NULL;

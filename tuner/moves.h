@@ -2,9 +2,10 @@
 #ifndef KVFS_TUNER_MOVES_H
 #define KVFS_TUNER_MOVES_H
 /*
- * What single moves gained of late, without a model: a bandit with an arm for each move (a knob, up or down).
- * Upper confidence bounds (Auer, Cesa-Bianchi, Fischer, "Finite-time analysis of the multiarmed bandit
- * problem", 2002) on means that fade with time and fade faster when the load shifts. Owned by one thread.
+ * What single moves gained of late, without a model: a bandit with an arm for each move (a knob, up
+ * or down). Upper confidence bounds (Auer, Cesa-Bianchi, Fischer, "Finite-time analysis of the
+ * multiarmed bandit problem", 2002) on means that fade with time and fade faster when the load
+ * shifts. Owned by one thread.
  */
 #include "tuner/policy.h"
 

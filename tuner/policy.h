@@ -2,19 +2,20 @@
 #ifndef KVFS_TUNER_POLICY_H
 #define KVFS_TUNER_POLICY_H
 /*
- * The policy seam: which of the allowed next settings is worth a trial. The tuner (tuner.h) does the rest for
- * every policy alike: it measures before and after, keeps or rolls back, bans, freezes and falls back, so a
- * policy, even a broken one, can propose nothing worse than one step for one window.
- *
- * A policy is owned by one thread from create to destroy, blocks on nothing, and is a function of its seed and
- * of what it was given: the same calls give the same answers.
+ * The policy seam: which of the allowed next settings is worth a trial. The tuner (tuner.h) does
+ * the rest for every policy alike: it measures before and after, keeps or rolls back, bans, freezes
+ * and falls back, so a policy, even a broken one, can propose nothing worse than one step for one
+ * window.
+ * A policy is owned by one thread from create to destroy, blocks on nothing, and is a function of
+ * its seed and of what it was given: the same calls give the same answers.
  */
 #include "tuner/features.h"
 #include "tuner/settings.h"
 
 #include <stddef.h>
 
-/* What a trial taught: reward in the windows at `to` less reward in the windows at `from` next to them. */
+/* What a trial taught: reward in the windows at `to` less reward in the windows at `from` next
+ * to them. */
 struct tuner_sample {
 	struct tuner_features features; /* of the windows at from */
 	struct tuner_settings from, to;
@@ -47,17 +48,19 @@ struct tuner_policy_ops {
 
 	/* -ENOMEM, or what the model's library said. */
 	int (*create)(uint64_t seed, struct tuner_policy **ret_policy);
-	void (*propose)(struct tuner_policy *p, const struct tuner_query *q, struct tuner_proposal *ret_proposal);
+	void (*propose)(struct tuner_policy *p, const struct tuner_query *q,
+			struct tuner_proposal *ret_proposal);
 	void (*learn)(struct tuner_policy *p, const struct tuner_sample *sample);
 	/* The load is another one: what was learnt of single moves may no longer hold. */
 	void (*shifted)(struct tuner_policy *p);
 
-	/* NULL: nothing to keep. save gives malloc'ed bytes; load takes them: -EINVAL, unchanged, if they
-	 * are not its own. */
+	/* NULL: nothing to keep. save gives malloc'ed bytes; load takes them: -EINVAL,
+	 * unchanged, if they are not its own. */
 	int (*save)(struct tuner_policy *p, void **ret_bytes, size_t *ret_len);
 	int (*load)(struct tuner_policy *p, const void *bytes, size_t len);
 
-	/* NULL: never fails. Else 0, or -errno once it gave up: the tuner stays with static settings. */
+	/* NULL: never fails. Else 0, or -errno once it gave up: the tuner stays with static
+	 * settings. */
 	int (*failed)(struct tuner_policy *p, const char **ret_why);
 	void (*destroy)(struct tuner_policy *p); /* NULL is fine */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tabular Q-learning (Watkins, Dayan, 1992): a value for each load class, settings and move. Off by default;
- * judged beside the others. 18 load classes (size, clients, whether others use the link) x 700 settings x 9
- * moves (the last: stay) of floats: 450 KiB. One thread.
+ * Tabular Q-learning (Watkins, Dayan, 1992): a value for each load class, settings and move. Off by
+ * default; judged beside the others. 18 load classes (size, clients, whether others use the link) x
+ * 700 settings x 9 moves (the last: stay) of floats: 450 KiB. One thread.
  */
 #include "tuner/policy.h"
 #include "tuner/rng.h"
@@ -53,7 +53,8 @@ static int q_create(uint64_t seed, struct tuner_policy **ret_policy)
 	return 0;
 }
 
-static void q_propose(struct tuner_policy *p, const struct tuner_query *q, struct tuner_proposal *ret_proposal)
+static void q_propose(struct tuner_policy *p, const struct tuner_query *q,
+		      struct tuner_proposal *ret_proposal)
 {
 	unsigned c = class_of(q->features), s = state_of(q->now);
 	float best = 0;
@@ -82,7 +83,8 @@ static void q_propose(struct tuner_policy *p, const struct tuner_query *q, struc
 
 static void q_learn(struct tuner_policy *p, const struct tuner_sample *sample)
 {
-	unsigned c = class_of(&sample->features), s = state_of(sample->from), to = state_of(sample->to);
+	unsigned c = class_of(&sample->features), s = state_of(sample->from),
+		 to = state_of(sample->to);
 	int move = tuner_settings_move_of(sample->from, sample->to);
 	float next = 0;
 
@@ -91,7 +93,8 @@ static void q_learn(struct tuner_policy *p, const struct tuner_sample *sample)
 	for (int a = 0; a < ACTIONS; a++)
 		if (p->q[c][to][a] > next)
 			next = p->q[c][to][a];
-	p->q[c][s][move] += (float)LEARN * (sample->gain + (float)DISCOUNT * next - p->q[c][s][move]);
+	p->q[c][s][move] +=
+		(float)LEARN * (sample->gain + (float)DISCOUNT * next - p->q[c][s][move]);
 	p->seen[c][s][move] = true;
 }
 

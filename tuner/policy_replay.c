@@ -12,7 +12,8 @@ struct tuner_policy {
 	struct tuner_recorded recorded[];
 };
 
-int policy_replay_create(const struct tuner_recorded *recorded, unsigned n, struct tuner_policy **ret_policy)
+int policy_replay_create(const struct tuner_recorded *recorded, unsigned n,
+			 struct tuner_policy **ret_policy)
 {
 	struct tuner_policy *p = calloc(1, sizeof(*p) + n * sizeof(*recorded));
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model's policy: XGBoost learns the gain of a step from (features, settings, step) and scores all
- * candidates at once. It learns after each trial: some rounds more on a window of the last samples, or all anew
- * when there are too many rounds or the error rises. Steps whose like was seldom tried get a bonus, smaller
- * the more the model knows; now and then any step is tried. Until the model predicts better than "no step
- * gains anything" the bandit's scores stand in. One thread, the one that created it.
+ * The model's policy: XGBoost learns the gain of a step from (features, settings, step) and scores
+ * all candidates at once. It learns after each trial: some rounds more on a window of the last
+ * samples, or all anew when there are too many rounds or the error rises. Steps whose like was
+ * seldom tried get a bonus, smaller the more the model knows; now and then any step is tried. Until
+ * the model predicts better than "no step gains anything" the bandit's scores stand in. One thread,
+ * the one that created it.
  */
 #include "tuner/policy_xgboost.h"
 
@@ -47,8 +48,8 @@ struct tuner_policy {
 	float labels[2 * SAMPLES];
 };
 
-static void fill_row(float row[XGBOOST_COLUMNS], const struct tuner_features *f, struct tuner_settings from,
-		     struct tuner_settings to)
+static void fill_row(float row[XGBOOST_COLUMNS], const struct tuner_features *f,
+		     struct tuner_settings from, struct tuner_settings to)
 {
 	memcpy(row, f->v, sizeof(f->v));
 	for (int k = 0; k < TUNER_KNOBS; k++) {
@@ -57,7 +58,8 @@ static void fill_row(float row[XGBOOST_COLUMNS], const struct tuner_features *f,
 	}
 }
 
-int policy_xgboost_create(const struct xgb_api *api, uint64_t seed, struct tuner_policy **ret_policy)
+int policy_xgboost_create(const struct xgb_api *api, uint64_t seed,
+			  struct tuner_policy **ret_policy)
 {
 	struct tuner_policy *p = calloc(1, sizeof(*p));
 	int err;
@@ -136,7 +138,8 @@ static void score(struct tuner_policy *p, const struct tuner_query *q, float *re
 	}
 }
 
-static void xgb_propose(struct tuner_policy *p, const struct tuner_query *q, struct tuner_proposal *ret_proposal)
+static void xgb_propose(struct tuner_policy *p, const struct tuner_query *q,
+			struct tuner_proposal *ret_proposal)
 {
 	float best = (float)WORTH, y[1 + TUNER_MOVES] = { 0 };
 

@@ -8,7 +8,8 @@
 /* A row: the features, the settings, and the step from them. */
 #define XGBOOST_COLUMNS (TUNER_FEATURES + 2 * TUNER_KNOBS)
 
-int policy_xgboost_create(const struct xgb_api *api, uint64_t seed, struct tuner_policy **ret_policy);
+int policy_xgboost_create(const struct xgb_api *api, uint64_t seed,
+			  struct tuner_policy **ret_policy);
 
 /* Full trainings, and the rolling absolute errors of predictions and of always predicting 0. */
 void policy_xgboost_stats(const struct tuner_policy *p, unsigned *ret_trainings, double *ret_error,

@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-/* A tail twice as long is worth 1 % of throughput, the whole machine's CPU 4 %, a step of lanes 0.1 %. */
+/* A tail twice as long is worth 1 % of throughput, the whole machine's CPU 4 %, a step of lanes
+ * 0.1 %. */
 #define TAIL_WEIGHT 0.01
 #define CPU_WEIGHT 0.04
 #define LANES_WEIGHT 0.001

@@ -2,8 +2,8 @@
 #ifndef KVFS_TUNER_RNG_H
 #define KVFS_TUNER_RNG_H
 /*
- * Random numbers that a seed repeats on every machine: splitmix64 (Steele, Lea, Flood, "Fast splittable
- * pseudorandom number generators", OOPSLA 2014). Not for secrets. Owned by one thread.
+ * Random numbers that a seed repeats on every machine: splitmix64 (Steele, Lea, Flood, "Fast
+ * splittable pseudorandom number generators", OOPSLA 2014). Not for secrets. Owned by one thread.
  */
 #include <math.h>
 #include <stdint.h>

@@ -2,17 +2,18 @@
 #ifndef KVFS_TUNER_SETTINGS_H
 #define KVFS_TUNER_SETTINGS_H
 /*
- * What the tuner moves: four knobs, each on a short ladder of values; settings are a level of each ladder, so
- * that "one step" is plus or minus one and all four fit one atomic word. What a device, a peer or a limit
- * allows comes from outside as bounds; nothing outside them ever leaves the tuner. Pure.
+ * What the tuner moves: four knobs, each on a short ladder of values; settings are a level of each
+ * ladder, so that "one step" is plus or minus one and all four fit one atomic word. What a device,
+ * a peer or a limit allows comes from outside as bounds; nothing outside them ever leaves the
+ * tuner. Pure.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum tuner_knob {
-	TUNER_KNOB_LANES,   /* active lanes to each mirror */
-	TUNER_KNOB_POLL,    /* us a poll spins before it sleeps: 0 sleeps at once, the last spins on */
+	TUNER_KNOB_LANES, /* active lanes to each mirror */
+	TUNER_KNOB_POLL, /* us a poll spins before it sleeps: 0 sleeps at once, the last spins on */
 	TUNER_KNOB_BATCH,   /* records that share an append and a doorbell, at most */
 	TUNER_KNOB_RESERVE, /* MiB kept registered ahead */
 	TUNER_KNOBS
@@ -24,12 +25,14 @@ struct tuner_settings {
 	uint8_t level[TUNER_KNOBS];
 };
 
-/* Levels a knob may take, both ends included; lo == hi: this transport hasn't the knob, or may not move it. */
+/* Levels a knob may take, both ends included; lo == hi: this transport hasn't the knob, or may
+ * not move it. */
 struct tuner_bounds {
 	uint8_t lo[TUNER_KNOBS], hi[TUNER_KNOBS];
 };
 
-/* What kvfs runs with untuned: the best single setting over the mix that tests/tuner_judge --default sweeps. */
+/* What kvfs runs with untuned: the best single setting over the mix that tests/tuner_judge
+ * --default sweeps. */
 extern const struct tuner_settings tuner_settings_shipped;
 
 const char *tuner_knob_name(enum tuner_knob knob);
@@ -48,8 +51,8 @@ bool tuner_settings_allowed(const struct tuner_settings *s, const struct tuner_b
 struct tuner_settings tuner_settings_clamp(struct tuner_settings s, const struct tuner_bounds *b);
 bool tuner_settings_equal(struct tuner_settings a, struct tuner_settings b);
 
-/* One knob one step: of the 2 * TUNER_KNOBS moves, move 2k raises knob k and 2k + 1 lowers it. False where
- * that leaves the bounds. */
+/* One knob one step: of the 2 * TUNER_KNOBS moves, move 2k raises knob k and 2k + 1 lowers it.
+ * False where that leaves the bounds. */
 #define TUNER_MOVES (2 * TUNER_KNOBS)
 bool tuner_settings_move(struct tuner_settings from, unsigned move, const struct tuner_bounds *b,
 			 struct tuner_settings *ret_to);

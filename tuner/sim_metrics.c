@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tuner sees of a simulated window: counters and histograms that grow, then features of the growth. */
+/* What a tuner sees of a simulated window: counters and histograms that grow, then features of
+ * the growth. */
 #include "tuner/rng.h"
 #include "tuner/sim_params.h"
 #include "tuner/sim_work.h"
@@ -28,7 +29,8 @@ static void draw(struct sim_trace *trace, enum tuner_hist which, double mean, do
 
 	memset(h, 0, sizeof(*h));
 	for (int i = 0; i < SHARES; i++)
-		histogram_add(h, (uint64_t)exp(mu + sigma * normal_quantile((i + 0.5) / SHARES)) + 1);
+		histogram_add(h,
+			      (uint64_t)exp(mu + sigma * normal_quantile((i + 0.5) / SHARES)) + 1);
 	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
 		s->hist[which][i] += atomic_load_explicit(&h->counts[i], memory_order_relaxed);
 	s->hist_sum[which] += histogram_sum(h);
@@ -48,7 +50,8 @@ static void grow(struct sim_trace *t, unsigned window, struct tuner_settings in_
 	s->counter[TUNER_OPS] += (uint64_t)ops;
 	s->counter[TUNER_BYTES] += (uint64_t)(ops * l->bytes);
 	s->counter[TUNER_CPU_NS] += (uint64_t)(cpu * 1e9);
-	s->counter[TUNER_MACHINE_NS] += (uint64_t)((cpu + l->other_cores * rng_between(&r, 0.95, 1.05)) * 1e9);
+	s->counter[TUNER_MACHINE_NS] +=
+		(uint64_t)((cpu + l->other_cores * rng_between(&r, 0.95, 1.05)) * 1e9);
 	s->counter[TUNER_LINK_BYTES] += (uint64_t)(l->bulk_qps > 0 ? SIM_LINK_BYTES_PER_S :
 						   ops * l->bytes * l->mirrors);
 	s->counter[TUNER_REGION_HITS] += (uint64_t)(regions * (1 - res->region_miss) * 100);
@@ -70,8 +73,8 @@ void sim_trace_window(struct sim_trace *t, unsigned window, struct tuner_setting
 	if (window == 0) {
 		memset(&t->now, 0, sizeof(t->now));
 		t->now.have = 1U << TUNER_OPS | 1U << TUNER_BYTES | 1U << TUNER_CPU_NS |
-			      1U << TUNER_MACHINE_NS | 1U << TUNER_LINK_BYTES | 1U << TUNER_REGION_HITS |
-			      1U << TUNER_REGION_MISSES;
+			      1U << TUNER_MACHINE_NS | 1U << TUNER_LINK_BYTES |
+			      1U << TUNER_REGION_HITS | 1U << TUNER_REGION_MISSES;
 	}
 	t->before = t->now;
 	grow(t, window, s);

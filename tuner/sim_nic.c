@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queueing network of sim_nic.h. A customer is a batch: the records that share an append, a doorbell and a
- * lane move together, so large batches save fixed costs and leave fewer customers to keep all stations busy.
- * Batch size, cache misses and sleeping depend on the rate and the rate on them: solved by damped iteration.
+ * The queueing network of sim_nic.h. A customer is a batch: the records that share an append, a
+ * doorbell and a lane move together, so large batches save fixed costs and leave fewer customers to
+ * keep all stations busy. Batch size, cache misses and sleeping depend on the rate and the rate on
+ * them: solved by damped iteration.
  */
 #include "tuner/sim_nic.h"
 
@@ -109,13 +110,16 @@ static void demands(const struct sim_load *l, const struct knobs *k, struct stat
 	reorder = log(fmin(k->lanes, fmax(1, s->queue[UNITS] + s->queue[LINK] + 1)));
 	s->demand[MIRROR] = append + SIM_REORDER_NS * k->lanes / 8 + b * SIM_CQE_CPU_NS;
 	s->servers[MIRROR] = 1;
-	/* Fetching the list of requests (one alone comes with the doorbell) and the payload; the wire; being
-	 * asleep at either end; waiting for batches that were overtaken: the last of n exponential times. */
+	/* Fetching the list of requests (one alone comes with the doorbell) and the payload; the
+	 * wire; being asleep at either end; waiting for batches that were overtaken: the last of
+	 * n exponential times. */
 	s->delay = SIM_WIRE_RTT_NS + (b > 1.5 ? 2 : 1) * SIM_PCIE_READ_NS +
-		   2 * s->sleeping * (SIM_WAKE_NS + SIM_MODERATION_NS / 2) + reorder * s->demand[UNITS] / m;
+		   2 * s->sleeping * (SIM_WAKE_NS + SIM_MODERATION_NS / 2) +
+		   reorder * s->demand[UNITS] / m;
 }
 
-/* Residence times and rate for real-valued customers [MVA]; a spread of sizes makes waits longer. */
+/* Residence times and rate for real-valued customers [MVA]; a spread of sizes makes waits
+ * longer. */
 static void solve(const struct sim_load *l, struct state *s)
 {
 	double customers = fmax(1, l->clients / s->batch), total = 0;
@@ -141,7 +145,8 @@ static void solve(const struct sim_load *l, struct state *s)
 	}
 }
 
-void sim_nic_run(const struct sim_load *load, struct tuner_settings settings, struct sim_result *ret_result)
+void sim_nic_run(const struct sim_load *load, struct tuner_settings settings,
+		 struct sim_result *ret_result)
 {
 	struct knobs k = {
 		tuner_knob_value(TUNER_KNOB_LANES, settings.level[TUNER_KNOB_LANES]),
@@ -158,17 +163,23 @@ void sim_nic_run(const struct sim_load *load, struct tuner_settings settings, st
 		/* The leader takes who waits; clients answered together come back together. */
 		s.batch = 0.6 * s.batch + 0.4 * fmax(1, fmin(most, s.queue[LEADER] * s.batch));
 	}
-	rtt = s.delay + s.residence[UNITS] + s.residence[PCIE] + s.residence[LINK] + s.residence[MIRROR];
+	rtt = s.delay + s.residence[UNITS] + s.residence[PCIE] + s.residence[LINK] +
+	      s.residence[MIRROR];
 	commit = rtt + s.residence[LEADER] + s.residence[CPU];
 	*ret_result = (struct sim_result){
 		.ops_per_s = s.rate * s.batch,
-		.commit_ns = commit, .rtt_ns = rtt,
-		.append_ns = SIM_APPEND_NS + s.batch * (SIM_RECORD_NS + SIM_APPEND_BYTE_NS * load->bytes),
+		.commit_ns = commit,
+		.rtt_ns = rtt,
+		.append_ns = SIM_APPEND_NS +
+			     s.batch * (SIM_RECORD_NS + SIM_APPEND_BYTE_NS * load->bytes),
 		.latency_spread = 0.25 + 0.25 * load->spread + 0.5 * s.sleeping,
 		.cpu_cores = s.spin + s.rate * (s.demand[CPU] + s.demand[LEADER]) / 1e9,
 		.queue = s.queue[LEADER] * s.batch,
-		.link_bytes_per_s = load->bulk_qps > 0 ? SIM_LINK_BYTES_PER_S :
-				    s.rate * s.batch * load->bytes * load->mirrors,
-		.mtt_miss = s.mtt_miss, .qp_miss = s.qp_miss, .region_miss = s.region_miss,
+		.link_bytes_per_s = load->bulk_qps > 0
+					    ? SIM_LINK_BYTES_PER_S
+					    : s.rate * s.batch * load->bytes * load->mirrors,
+		.mtt_miss = s.mtt_miss,
+		.qp_miss = s.qp_miss,
+		.region_miss = s.region_miss,
 	};
 }

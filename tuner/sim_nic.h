@@ -2,10 +2,11 @@
 #ifndef KVFS_TUNER_SIM_NIC_H
 #define KVFS_TUNER_SIM_NIC_H
 /*
- * A simulated RDMA card and the path of a replicated record through it, in virtual time: throughput and
- * latency of a load under settings, by a closed queueing network (approximate mean value analysis) over CPU,
- * commit leader, the card's processing units and cache, PCIe, link and mirror. For judging tuner policies at
- * scales a machine at hand hasn't; figures and sources are in sim_params.h. Pure, some 20 us a call.
+ * A simulated RDMA card and the path of a replicated record through it, in virtual time: throughput
+ * and latency of a load under settings, by a closed queueing network (approximate mean value
+ * analysis) over CPU, commit leader, the card's processing units and cache, PCIe, link and mirror.
+ * For judging tuner policies at scales a machine at hand hasn't; figures and sources are in
+ * sim_params.h. Pure, some 20 us a call.
  */
 #include "tuner/settings.h"
 
@@ -35,6 +36,7 @@ struct sim_result {
 	double region_miss;                  /* share of new regions that had to wait */
 };
 
-void sim_nic_run(const struct sim_load *load, struct tuner_settings settings, struct sim_result *ret_result);
+void sim_nic_run(const struct sim_load *load, struct tuner_settings settings,
+		 struct sim_result *ret_result);
 
 #endif

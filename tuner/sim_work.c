@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phases of the eight workloads, their noise, and results remembered. The metrics are in sim_metrics.c. */
+/* Phases of the eight workloads, their noise, and results remembered. The metrics are in
+ * sim_metrics.c. */
 #include "tuner/sim_work.h"
 
 #include "tuner/rng.h"
@@ -92,7 +93,8 @@ static unsigned add_load(struct sim_trace *t, const struct sim_load *l)
 }
 
 /* Calm, and at a steady beat ten times the clients, who take fresh memory. */
-static void fill_burst(struct sim_trace *t, struct rng *r, const struct sim_phase *p, const struct sim_load *l)
+static void fill_burst(struct sim_trace *t, struct rng *r, const struct sim_phase *p,
+		       const struct sim_load *l)
 {
 	struct sim_load burst = *l;
 	unsigned calm = add_load(t, l), busy, beat = 16 + rng_below(r, 16), on = beat / 3;
@@ -104,7 +106,8 @@ static void fill_burst(struct sim_trace *t, struct rng *r, const struct sim_phas
 		t->load_of[p->first + i] = (uint8_t)(i % beat < beat - on ? calm : busy);
 }
 
-static void fill_drift(struct sim_trace *t, struct rng *r, const struct sim_phase *p, unsigned phase)
+static void fill_drift(struct sim_trace *t, struct rng *r, const struct sim_phase *p,
+		       unsigned phase)
 {
 	struct sim_load from = plain(r), l;
 	double clients = log_between(r, 8, 24), bytes = log_between(r, 512, 2048);
@@ -120,7 +123,8 @@ static void fill_drift(struct sim_trace *t, struct rng *r, const struct sim_phas
 		add_load(t, &l);
 	}
 	for (unsigned i = 0; i < p->windows; i++)
-		t->load_of[p->first + i] = (uint8_t)(t->nloads - DRIFT_STEPS + i * DRIFT_STEPS / p->windows);
+		t->load_of[p->first + i] =
+			(uint8_t)(t->nloads - DRIFT_STEPS + i * DRIFT_STEPS / p->windows);
 }
 
 static void fill_noise(struct sim_trace *t, struct rng *r)
@@ -156,7 +160,8 @@ static void fill(struct sim_trace *t, enum sim_workload w, struct rng *r)
 	fill_noise(t, r);
 }
 
-int sim_trace_create(enum sim_workload workload, uint64_t seed, bool short_phases, struct sim_trace **ret_trace)
+int sim_trace_create(enum sim_workload workload, uint64_t seed, bool short_phases,
+		     struct sim_trace **ret_trace)
 {
 	struct rng r = { seed * 1000 + workload };
 	struct sim_trace *t = calloc(1, sizeof(*t));
@@ -201,7 +206,8 @@ void sim_trace_destroy(struct sim_trace *t)
 	free(t);
 }
 
-const struct sim_result *sim_trace_result(struct sim_trace *t, unsigned window, struct tuner_settings s)
+const struct sim_result *sim_trace_result(struct sim_trace *t, unsigned window,
+					  struct tuner_settings s)
 {
 	unsigned load = t->load_of[window], at = 0;
 	struct sim_result *r;

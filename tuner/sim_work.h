@@ -2,9 +2,10 @@
 #ifndef KVFS_TUNER_SIM_WORK_H
 #define KVFS_TUNER_SIM_WORK_H
 /*
- * Eight workloads for the simulated NIC, each a trace of phases with shifts between them and noise over all of
- * them, and the metrics a tuner would see. A trace is a function of workload and seed; its noise is the same
- * whatever the settings are, so policies are compared window by window. One thread a trace.
+ * Eight workloads for the simulated NIC, each a trace of phases with shifts between them and noise
+ * over all of them, and the metrics a tuner would see. A trace is a function of workload and seed;
+ * its noise is the same whatever the settings are, so policies are compared window by window. One
+ * thread a trace.
  */
 #include "tuner/features.h"
 #include "tuner/sim_nic.h"
@@ -38,7 +39,7 @@ struct sim_trace {
 	struct sim_load load[SIM_LOADS_MAX];
 	uint8_t *load_of;                          /* a window's load */
 	float *noise;                              /* a window's factor on throughput */
-	struct sim_result **known;                 /* results by load and settings, as they were asked for */
+	struct sim_result **known; /* results by load and settings, as they were asked for */
 	/* The metrics so far. */
 	uint64_t seed;
 	struct tuner_snapshot before, now;
@@ -46,15 +47,18 @@ struct sim_trace {
 };
 
 /* short_phases: 100 windows a phase in place of 150 to 250. -ENOMEM. */
-int sim_trace_create(enum sim_workload workload, uint64_t seed, bool short_phases, struct sim_trace **ret_trace);
+int sim_trace_create(enum sim_workload workload, uint64_t seed, bool short_phases,
+		     struct sim_trace **ret_trace);
 void sim_trace_destroy(struct sim_trace *t);
 
 /* Without noise. */
-const struct sim_result *sim_trace_result(struct sim_trace *t, unsigned window, struct tuner_settings s);
+const struct sim_result *sim_trace_result(struct sim_trace *t, unsigned window,
+					  struct tuner_settings s);
 /* With it: records/s. */
 double sim_trace_throughput(struct sim_trace *t, unsigned window, struct tuner_settings s);
 
-/* Lets a window pass under settings s and gives what a tuner sees of it. Windows in order, from 0. */
+/* Lets a window pass under settings s and gives what a tuner sees of it. Windows in order, from
+ * 0. */
 void sim_trace_window(struct sim_trace *t, unsigned window, struct tuner_settings s,
 		      struct tuner_window *ret_window);
 

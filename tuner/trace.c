@@ -64,7 +64,8 @@ int tuner_trace_add(FILE *out, const struct tuner_window *w, const struct tuner_
 
 	if (!line)
 		return -ENOMEM;
-	/* What the decision followed from, exactly; the decision itself is for people and for comparing. */
+	/* What the decision followed from, exactly; the decision itself is for people and for
+	 * comparing. */
 	json_object_set_new(line, "seen", tuner_explain_features(&w->features));
 	json_object_set_new(line, "flags", json_integer(w->flags));
 	json_object_set_new(line, "lo", levels(w->bounds.lo));
@@ -72,8 +73,9 @@ int tuner_trace_add(FILE *out, const struct tuner_window *w, const struct tuner_
 	return put_line(out, line);
 }
 
-static int replay(FILE *in, struct tuner *t, void (*on_window)(void *ctx, const struct tuner_decision *d),
-		  void *ctx, uint64_t *ret_window)
+static int replay(FILE *in, struct tuner *t,
+		  void (*on_window)(void *ctx, const struct tuner_decision *d), void *ctx,
+		  uint64_t *ret_window)
 {
 	struct tuner_recorded r;
 	struct tuner_decision d;
@@ -92,8 +94,8 @@ static int replay(FILE *in, struct tuner *t, void (*on_window)(void *ctx, const 
 	return err == -ENODATA ? 0 : err;
 }
 
-int tuner_trace_replay(FILE *in, void (*on_window)(void *ctx, const struct tuner_decision *d), void *ctx,
-		       uint64_t *ret_window)
+int tuner_trace_replay(FILE *in, void (*on_window)(void *ctx, const struct tuner_decision *d),
+		       void *ctx, uint64_t *ret_window)
 {
 	struct tuner_config config;
 	struct tuner *t;

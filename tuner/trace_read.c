@@ -40,7 +40,8 @@ static int get_settings(const json_t *j, struct tuner_settings *ret_settings)
 		const json_t *v = json_object_get(j, tuner_knob_name((enum tuner_knob)k));
 		unsigned level = 0, levels = tuner_knob_levels((enum tuner_knob)k);
 
-		while (level < levels && json_integer_value(v) != tuner_knob_value((enum tuner_knob)k, level))
+		while (level < levels &&
+		       json_integer_value(v) != tuner_knob_value((enum tuner_knob)k, level))
 			level++;
 		if (!json_is_integer(v) || level == levels)
 			return -EINVAL;
@@ -124,7 +125,8 @@ static int get_head(const json_t *j, struct tuner_config *c, void **ret_model, s
 	return model ? from_hex(model, ret_model, ret_len) : 0;
 }
 
-int tuner_trace_read_head(FILE *in, struct tuner_config *ret_config, void **ret_model, size_t *ret_len)
+int tuner_trace_read_head(FILE *in, struct tuner_config *ret_config, void **ret_model,
+			  size_t *ret_len)
 {
 	struct tuner_config config;
 	json_t *line;

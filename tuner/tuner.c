@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state machine around trials: which load this is, whether anything may move, what a window that isn't as
- * expected means. See tuner.h and, for the modes, tuner_internal.h. One thread.
+ * The state machine around trials: which load this is, whether anything may move, what a window
+ * that isn't as expected means. See tuner.h and, for the modes, tuner_internal.h. One thread.
  */
 #include "tuner/reward.h"
 #include "tuner/tuner_internal.h"
@@ -75,8 +75,8 @@ double tuner_odd_limit(const struct tuner *t)
 	return fmax(4 * t->noise, ODD_LEAST);
 }
 
-void tuner_move(struct tuner *t, struct tuner_decision *d, struct tuner_settings s, enum tuner_mode mode,
-		enum tuner_action action, const char *why)
+void tuner_move(struct tuner *t, struct tuner_decision *d, struct tuner_settings s,
+		enum tuner_mode mode, enum tuner_action action, const char *why)
 {
 	t->mode = mode;
 	d->after = s;
@@ -84,7 +84,8 @@ void tuner_move(struct tuner *t, struct tuner_decision *d, struct tuner_settings
 	d->why = why;
 }
 
-static void hold(struct tuner *t, struct tuner_decision *d, enum tuner_action action, const char *why)
+static void hold(struct tuner *t, struct tuner_decision *d, enum tuner_action action,
+		 const char *why)
 {
 	tuner_move(t, d, t->ctx ? t->ctx->best : t->config.shipped, MODE_HOLD, action, why);
 }
@@ -137,7 +138,8 @@ static void shift(struct tuner *t, const struct tuner_window *w, const struct co
 static void settle_doubt(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d)
 {
 	struct context *ctx = t->ctx;
-	bool as_known = ctx->shipped.n > 0 && fabs(d->reward - ctx->shipped.value) <= tuner_odd_limit(t);
+	bool as_known =
+		ctx->shipped.n > 0 && fabs(d->reward - ctx->shipped.value) <= tuner_odd_limit(t);
 
 	ctx->audit_at = w->index + TUNER_AUDIT_EVERY;
 	if (as_known && ++t->doubts < 3) {
@@ -151,8 +153,8 @@ static void settle_doubt(struct tuner *t, const struct tuner_window *w, struct t
 	hold(t, d, TUNER_FALL_BACK, "the same load, but what was learnt no longer holds");
 }
 
-static void observe_hold(struct tuner *t, const struct tuner_window *w, const struct context_key *key,
-			 struct tuner_decision *d)
+static void observe_hold(struct tuner *t, const struct tuner_window *w,
+			 const struct context_key *key, struct tuner_decision *d)
 {
 	struct context *ctx = t->ctx;
 	struct tuner_settings shipped = tuner_settings_clamp(t->config.shipped, &w->bounds);
@@ -165,7 +167,8 @@ static void observe_hold(struct tuner *t, const struct tuner_window *w, const st
 	}
 	if (ctx->reward.n > 0 && fabs(off) > tuner_odd_limit(t)) {
 		if (off < 0 && !at_shipped) {
-			tuner_move(t, d, shipped, MODE_DOUBT, TUNER_FALL_BACK, "much worse than expected");
+			tuner_move(t, d, shipped, MODE_DOUBT, TUNER_FALL_BACK,
+				   "much worse than expected");
 			return;
 		}
 		if (++t->odd < 2) {
@@ -185,7 +188,8 @@ static void observe_hold(struct tuner *t, const struct tuner_window *w, const st
 	tuner_trial_next(t, w, d);
 }
 
-/* A burst is forecast, and the load it will be is known to want more lanes or memory: have them ready. */
+/* A burst is forecast, and the load it will be is known to want more lanes or memory: have them
+ * ready. */
 static bool grow(struct tuner *t, const struct tuner_window *w, struct context_key key,
 		 struct tuner_decision *d)
 {
@@ -193,14 +197,16 @@ static bool grow(struct tuner *t, const struct tuner_window *w, struct context_k
 	struct context *next;
 	struct tuner_settings s = t->ctx->best;
 
-	if (!t->config.forecast || t->mode != MODE_HOLD || w->index < t->grow_after || !(ahead > 1.5f))
+	if (!t->config.forecast || t->mode != MODE_HOLD || w->index < t->grow_after ||
+	    !(ahead > 1.5f))
 		return false;
 	key.v[2] += log2f(ahead) / 0.6f;
 	next = contexts_find(&t->contexts, &key);
 	if (!next || next == t->ctx)
 		return false;
 	for (int k = 0; k < TUNER_KNOBS; k++)
-		if ((k == TUNER_KNOB_LANES || k == TUNER_KNOB_RESERVE) && next->best.level[k] > s.level[k])
+		if ((k == TUNER_KNOB_LANES || k == TUNER_KNOB_RESERVE) &&
+		    next->best.level[k] > s.level[k])
 			s.level[k] = next->best.level[k];
 	if (tuner_settings_equal(s, t->ctx->best))
 		return false;
@@ -253,7 +259,8 @@ static void observe(struct tuner *t, const struct tuner_window *w, const struct 
 
 static void measure_noise(struct tuner *t, const struct tuner_window *w, double reward)
 {
-	if (t->last_known && isfinite(reward) && tuner_settings_equal(w->in_force, t->last_in_force)) {
+	if (t->last_known && isfinite(reward) &&
+	    tuner_settings_equal(w->in_force, t->last_in_force)) {
 		double step = fmin(fabs(reward - t->last_reward), 0.2) / 1.128;
 
 		t->noise = fmax(NOISE_LEAST, t->noise + (step - t->noise) * 0.05);
@@ -298,7 +305,8 @@ static void decide(struct tuner *t, const struct tuner_window *w, struct tuner_d
 	if (t->ctx)
 		t->ctx->seen = w->index;
 	if (t->config.policy->adapts && w->index < t->unstable_until)
-		tuner_move(t, d, t->config.shipped, MODE_HOLD, TUNER_FREEZE, "the load changes too often");
+		tuner_move(t, d, t->config.shipped, MODE_HOLD, TUNER_FREEZE,
+			   "the load changes too often");
 }
 
 struct tuner_settings tuner_step(struct tuner *t, const struct tuner_window *w,
@@ -312,13 +320,15 @@ struct tuner_settings tuner_step(struct tuner *t, const struct tuner_window *w,
 	d->window = w->index;
 	d->before = w->in_force;
 	d->features = w->features;
-	d->features.v[TUNER_F_FORECAST] = (float)forecast_step(t->forecast, w->features.v[TUNER_F_IN_FLIGHT]);
+	d->features.v[TUNER_F_FORECAST] =
+		(float)forecast_step(t->forecast, w->features.v[TUNER_F_IN_FLIGHT]);
 	d->reward = tuner_reward(&w->features, w->in_force);
 	d->expected = d->gain = NAN;
 	t->shifts <<= 1;
 	t->budget = fmin(BUDGET_MOST, t->budget + BUDGET_REFILL);
 	decide(t, w, d);
-	if (!t->failure && t->config.policy->failed && t->config.policy->failed(t->policy, &t->failure)) {
+	if (!t->failure && t->config.policy->failed &&
+	    t->config.policy->failed(t->policy, &t->failure)) {
 		t->ctx = NULL;
 		tuner_move(t, d, t->config.shipped, MODE_HOLD, TUNER_FALL_BACK, t->failure);
 	}

@@ -2,15 +2,15 @@
 #ifndef KVFS_TUNER_TUNER_H
 #define KVFS_TUNER_TUNER_H
 /*
- * The decision: windows in, settings out. No clock, no thread, no I/O; what it decides follows from its
- * configuration, its seed and the windows alone, so a recorded trace repeats it (trace.h). The loop (loop.h)
- * calls it once a window; a simulator or a replay may as well.
- *
- * Each load (context.h) begins at the static settings, or, when it was met before, at the best that was
- * measured then. From there one knob moves one step at a time: the policy names the step, some windows before
- * and after say what it gained, and it is kept only when that is more than noise and a margin. Otherwise, and at
- * once when a window is much worse, the step is taken back and banned for a while. Returning to settings that
- * were measured, and to the static ones, may move several knobs. Nothing moves while frozen.
+ * The decision: windows in, settings out. No clock, no thread, no I/O; what it decides follows from
+ * its configuration, its seed and the windows alone, so a recorded trace repeats it (trace.h). The
+ * loop (loop.h) calls it once a window; a simulator or a replay may as well.
+ * Each load (context.h) begins at the static settings, or, when it was met before, at the best that
+ * was measured then. From there one knob moves one step at a time: the policy names the step, some
+ * windows before and after say what it gained, and it is kept only when that is more than noise and
+ * a margin. Otherwise, and at once when a window is much worse, the step is taken back and banned
+ * for a while. Returning to settings that were measured, and to the static ones, may move several
+ * knobs. Nothing moves while frozen.
  */
 #include "tuner/features.h"
 #include "tuner/policy.h"
@@ -26,7 +26,8 @@ struct tuner_window {
 	uint64_t index;
 	uint32_t flags;
 	struct tuner_bounds bounds;
-	struct tuner_settings in_force; /* in this window: what really applied, not what was asked for */
+	struct tuner_settings
+		in_force; /* in this window: what really applied, not what was asked for */
 	struct tuner_features features;
 };
 
@@ -78,8 +79,8 @@ void tuner_destroy(struct tuner *t);
 struct tuner_settings tuner_step(struct tuner *t, const struct tuner_window *w,
 				 struct tuner_decision *ret_decision);
 
-/* The model: bytes to keep, or from a kept file (model_file.h). 0, -ENOTSUP (this policy keeps none), -EINVAL (not
- * its own; it goes on without), -ENOMEM. */
+/* The model: bytes to keep, or from a kept file (model_file.h). 0, -ENOTSUP (this policy keeps
+ * none), -EINVAL (not its own; it goes on without), -ENOMEM. */
 int tuner_model_save(struct tuner *t, void **ret_bytes, size_t *ret_len);
 int tuner_model_load(struct tuner *t, const void *bytes, size_t len);
 

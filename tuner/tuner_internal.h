@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_TUNER_TUNER_INTERNAL_H
 #define KVFS_TUNER_TUNER_INTERNAL_H
-/* The tuner's state, shared by tuner.c (which load, which mode) and tuner_trial.c (steps and their outcome). */
+/* The tuner's state, shared by tuner.c (which load, which mode) and tuner_trial.c (steps and
+ * their outcome). */
 #include "tuner/context.h"
 #include "tuner/forecast.h"
 #include "tuner/tuner.h"
@@ -47,21 +48,24 @@ struct tuner {
 /* How far a window's reward may lie from the mean before it is more than noise. */
 double tuner_odd_limit(const struct tuner *t);
 
-/* In HOLD: begins an audit or a trial when one is due. Fills in d's action and what goes with it. */
+/* In HOLD: begins an audit or a trial when one is due. Fills in d's action and what goes with
+ * it. */
 void tuner_trial_next(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d);
 /* One more window of a TRIAL or AUDIT. */
-void tuner_trial_observe(struct tuner *t, const struct tuner_window *w, const struct context_key *key,
-			 struct tuner_decision *d);
+void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
+			 const struct context_key *key, struct tuner_decision *d);
 
-/* Windows between comparisons with the static settings; the first when the settings come from another load. */
+/* Windows between comparisons with the static settings; the first when the settings come from
+ * another load. */
 #define TUNER_AUDIT_EVERY 200
 #define TUNER_AUDIT_SOON 30
 
-/* Within a load, clients and sizes still move. More than this, and rewards are no longer comparable. */
+/* Within a load, clients and sizes still move. More than this, and rewards are no longer
+ * comparable. */
 #define TUNER_MOVED 0.25
 
 /* Goes to settings s from the next window on. */
-void tuner_move(struct tuner *t, struct tuner_decision *d, struct tuner_settings s, enum tuner_mode mode,
-		enum tuner_action action, const char *why);
+void tuner_move(struct tuner *t, struct tuner_decision *d, struct tuner_settings s,
+		enum tuner_mode mode, enum tuner_action action, const char *why);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trials: which step is due, what its windows say, whether it is kept. A trial is a small sequential test: it
- * ends as soon as gain or loss is clear of the noise, and costs one window when the step was a bad one.
+ * Trials: which step is due, what its windows say, whether it is kept. A trial is a small
+ * sequential test: it ends as soon as gain or loss is clear of the noise, and costs one window when
+ * the step was a bad one.
  */
 #include "tuner/tuner_internal.h"
 
@@ -39,7 +40,8 @@ static void keep(struct tuner *t, const struct tuner_window *w, struct tuner_dec
 	tuner_move(t, d, t->to, MODE_HOLD, TUNER_KEEP, "the step gained");
 }
 
-static void roll_back(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d, const char *why)
+static void roll_back(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d,
+		      const char *why)
 {
 	teach(t, d->gain);
 	if (t->mode == MODE_TRIAL)
@@ -47,7 +49,8 @@ static void roll_back(struct tuner *t, const struct tuner_window *w, struct tune
 	tuner_move(t, d, t->ctx->best, MODE_HOLD, TUNER_ROLLBACK, why);
 }
 
-/* The gain to believe in, from what was measured and what the policy expected, weighed by their errors. */
+/* The gain to believe in, from what was measured and what the policy expected, weighed by their
+ * errors. */
 static double believe(const struct tuner *t, double gain, double *ret_error)
 {
 	double error = standard_error(t), wm = 1 / (error * error);
@@ -57,8 +60,8 @@ static double believe(const struct tuner *t, double gain, double *ret_error)
 	return (gain * wm + t->prior * wp) / (wm + wp);
 }
 
-void tuner_trial_observe(struct tuner *t, const struct tuner_window *w, const struct context_key *key,
-			 struct tuner_decision *d)
+void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
+			 const struct context_key *key, struct tuner_decision *d)
 {
 	double drop = fmax(3 * t->noise, DROP_LEAST), gain, error;
 	bool last;
@@ -69,7 +72,8 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w, const st
 	if (context_distance(&t->ctx->base, key) > TUNER_MOVED) {
 		memset(&t->ctx->reward, 0, sizeof(t->ctx->reward));
 		t->ctx->base = *key;
-		tuner_move(t, d, t->ctx->best, MODE_HOLD, TUNER_ROLLBACK, "the load moved meanwhile");
+		tuner_move(t, d, t->ctx->best, MODE_HOLD, TUNER_ROLLBACK,
+			   "the load moved meanwhile");
 		return;
 	}
 	if (t->mode == MODE_AUDIT)
@@ -91,7 +95,8 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w, const st
 }
 
 static void begin(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d,
-		  struct tuner_settings to, enum tuner_mode mode, enum tuner_action action, const char *why)
+		  struct tuner_settings to, enum tuner_mode mode, enum tuner_action action,
+		  const char *why)
 {
 	t->to = to;
 	t->from_features = w->features;
@@ -136,7 +141,8 @@ void tuner_trial_next(struct tuner *t, const struct tuner_window *w, struct tune
 	}
 	if (w->index >= t->ctx->audit_at && !tuner_settings_equal(shipped, t->ctx->best)) {
 		t->ctx->audit_at = w->index + TUNER_AUDIT_EVERY;
-		begin(t, w, d, shipped, MODE_AUDIT, TUNER_AUDIT, "time to compare with the static settings");
+		begin(t, w, d, shipped, MODE_AUDIT, TUNER_AUDIT,
+		      "time to compare with the static settings");
 		return;
 	}
 	if (t->budget < 1) {

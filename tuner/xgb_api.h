@@ -2,8 +2,8 @@
 #ifndef KVFS_TUNER_XGB_API_H
 #define KVFS_TUNER_XGB_API_H
 /*
- * The calls of XGBoost's C API that kvfs makes, as a table, so that a test can let the n-th fail. Contracts are
- * the library's (xgboost/c_api.h): 0, or -1 and a text from last_error.
+ * The calls of XGBoost's C API that kvfs makes, as a table, so that a test can let the n-th fail.
+ * Contracts are the library's (xgboost/c_api.h): 0, or -1 and a text from last_error.
  */
 #include <xgboost/c_api.h>
 
@@ -17,8 +17,8 @@ struct xgb_api {
 	int (*update)(BoosterHandle b, int round, DMatrixHandle train);
 	int (*rounds)(BoosterHandle b, int *ret);
 	int (*features)(BoosterHandle b, bst_ulong *ret);
-	int (*predict)(BoosterHandle b, DMatrixHandle m, const char *config, const bst_ulong **ret_shape,
-		       bst_ulong *ret_dim, const float **ret);
+	int (*predict)(BoosterHandle b, DMatrixHandle m, const char *config,
+		       const bst_ulong **ret_shape, bst_ulong *ret_dim, const float **ret);
 	int (*save)(BoosterHandle b, const char *config, bst_ulong *ret_len, const char **ret);
 	int (*load)(BoosterHandle b, const void *bytes, bst_ulong len);
 	int (*free)(BoosterHandle b);

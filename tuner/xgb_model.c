@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XGBoost behind xgb_model.h. A booster exists from the first training or loading on. One thread. */
+/* XGBoost behind xgb_model.h. A booster exists from the first training or loading on. One
+ * thread. */
 #include "tuner/xgb_model.h"
 
 #include <errno.h>
@@ -60,10 +61,19 @@ void xgb_model_destroy(struct xgb_model *m)
 
 static int set_params(const struct xgb_model *m, BoosterHandle b)
 {
-	static const struct { const char *name, *value; } params[] = {
-		{ "verbosity", "0" }, { "nthread", "1" }, { "tree_method", "hist" }, { "seed", "1" },
-		{ "objective", "reg:squarederror" }, { "base_score", "0" }, { "max_depth", "4" },
-		{ "eta", "0.2" }, { "min_child_weight", "3" }, { "lambda", "2" }, { "max_bin", "64" },
+	static const struct { const char *name, *value;
+	} params[] = {
+		{ "verbosity", "0" },
+		{ "nthread", "1" },
+		{ "tree_method", "hist" },
+		{ "seed", "1" },
+		{ "objective", "reg:squarederror" },
+		{ "base_score", "0" },
+		{ "max_depth", "4" },
+		{ "eta", "0.2" },
+		{ "min_child_weight", "3" },
+		{ "lambda", "2" },
+		{ "max_bin", "64" },
 	};
 
 	for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++)
@@ -96,8 +106,8 @@ static int boost(const struct xgb_model *m, BoosterHandle b, DMatrixHandle matri
 	return 0;
 }
 
-int xgb_model_train(struct xgb_model *m, const float *x, const float *y, unsigned rows, unsigned rounds,
-		    bool afresh)
+int xgb_model_train(struct xgb_model *m, const float *x, const float *y, unsigned rows,
+		    unsigned rounds, bool afresh)
 {
 	BoosterHandle b = NULL;
 	DMatrixHandle matrix;
@@ -145,7 +155,8 @@ int xgb_model_predict(struct xgb_model *m, const float *x, unsigned rows, float 
 		return -EAGAIN;
 	if (m->api->dmatrix_create(x, rows, m->cols, NAN, &matrix))
 		return -EIO;
-	if (!m->api->predict(m->booster, matrix, config, &shape, &dim, &y) && dim >= 1 && shape[0] == rows) {
+	if (!m->api->predict(m->booster, matrix, config, &shape, &dim, &y) && dim >= 1 &&
+	    shape[0] == rows) {
 		memcpy(ret_y, y, rows * sizeof(*y));
 		err = 0;
 	}
@@ -194,10 +205,11 @@ int xgb_model_load(struct xgb_model *m, const void *bytes, size_t len)
 	err = new_booster(m, matrix, &b);
 	if (err)
 		goto out;
-	/* Only what save writes: the library takes other bytes for its old binary format and believes lengths. */
+	/* Only what save writes: the library takes other bytes for its old binary format and
+	 * believes lengths. */
 	if (len < 2 || memcmp(bytes, "{L", 2) != 0 || m->api->load(b, bytes, len) ||
-	    m->api->features(b, &cols) || cols != m->cols || m->api->rounds(b, &rounds) || rounds <= 0 ||
-	    set_params(m, b)) {
+	    m->api->features(b, &cols) || cols != m->cols || m->api->rounds(b, &rounds) ||
+	    rounds <= 0 || set_params(m, b)) {
 		m->api->free(b);
 		err = -EINVAL;
 		goto out;

@@ -31,9 +31,11 @@ START_TEST(gradient_is_right)
 		double w = n.w[i], up, down;
 
 		n.w[i] = w + step;
-		up = lstm_gradient(&n, &state, (const double (*)[LSTM_INPUTS])x, target, LSTM_SPAN, unused);
+		up = lstm_gradient(&n, &state, (const double(*)[LSTM_INPUTS])x, target, LSTM_SPAN,
+				   unused);
 		n.w[i] = w - step;
-		down = lstm_gradient(&n, &state, (const double (*)[LSTM_INPUTS])x, target, LSTM_SPAN, unused);
+		down = lstm_gradient(&n, &state, (const double(*)[LSTM_INPUTS])x, target, LSTM_SPAN,
+				     unused);
 		n.w[i] = w;
 		ck_assert_double_eq_tol((up - down) / (2 * step), gradient[i], 1e-6);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must not harm, on the simulated NIC: settings stay in bounds whatever the rewards, the load, the limits or
- * the model do, and throughput is back within two windows.
+ * What must not harm, on the simulated NIC: settings stay in bounds whatever the rewards, the load,
+ * the limits or the model do, and throughput is back within two windows.
  */
 #include "tests/unit/unit_main.h"
 #include "tests/unit/xgb_fault.h"
@@ -42,7 +42,8 @@ static void end(void)
 }
 
 /* One window; spoil, if not NULL, changes what the tuner sees. */
-static struct tuner_settings pass(unsigned i, struct tuner_settings s, void (*spoil)(struct tuner_window *w))
+static struct tuner_settings pass(unsigned i, struct tuner_settings s,
+				  void (*spoil)(struct tuner_window *w))
 {
 	struct tuner_settings shipped = tuner_settings_clamp(tuner_settings_shipped, &bounds);
 	double share = sim_trace_throughput(trace, i, s) / sim_trace_throughput(trace, i, shipped);
@@ -141,7 +142,8 @@ START_TEST(limits_may_tighten)
 }
 END_TEST
 
-/* No lane above the fifth level opens, whatever the bounds said; memory above the second isn't given. */
+/* No lane above the fifth level opens, whatever the bounds said; memory above the second isn't
+ * given. */
 START_TEST(what_is_asked_may_not_be_given)
 {
 	struct tuner_settings s = tuner_settings_shipped;
@@ -166,7 +168,8 @@ END_TEST
 
 START_TEST(frozen_means_still)
 {
-	static const uint32_t flags[] = { TUNER_WINDOW_FROZEN, TUNER_WINDOW_RESYNC, TUNER_WINDOW_FAILOVER };
+	static const uint32_t flags[] = { TUNER_WINDOW_FROZEN, TUNER_WINDOW_RESYNC,
+					  TUNER_WINDOW_FAILOVER };
 	struct tuner_settings s = tuner_settings_shipped, at;
 	struct tuner_decision d;
 	struct tuner_window w;

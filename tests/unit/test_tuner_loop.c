@@ -103,7 +103,8 @@ START_TEST(orders_take_effect)
 	ck_assert(tuner_settings_equal(tuner_loop_settings(l), clamped));
 	j = tuner_loop_explain(l, 10);
 	ck_assert_uint_eq(json_array_size(j), 10);
-	ck_assert_str_eq(json_string_value(json_object_get(json_array_get(j, 0), "action")), "freeze");
+	ck_assert_str_eq(json_string_value(json_object_get(json_array_get(j, 0), "action")),
+			 "freeze");
 	json_decref(j);
 	tuner_loop_freeze(l, false);
 	wait_windows(20);

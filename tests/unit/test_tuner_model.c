@@ -82,7 +82,8 @@ START_TEST(other_bytes_are_refused)
 }
 END_TEST
 
-/* Every call fails once, in turn: an error or a success, never a leak (ASan) or a crash, and it works after. */
+/* Every call fails once, in turn: an error or a success, never a leak (ASan) or a crash, and it
+ * works after. */
 START_TEST(each_call_may_fail)
 {
 	fill();

@@ -53,7 +53,10 @@ static void count(void *ctx, const struct tuner_decision *d)
 START_TEST(decisions_come_out_of_the_trace)
 {
 	static const struct tuner_policy_ops *const policies[] = {
-		&tuner_policy_bandit, &tuner_policy_xgboost, &tuner_policy_qlearning, &tuner_policy_static,
+		&tuner_policy_bandit,
+		&tuner_policy_xgboost,
+		&tuner_policy_qlearning,
+		&tuner_policy_static,
 	};
 
 	for (int p = 0; p < 4; p++) {
@@ -169,7 +172,8 @@ START_TEST(log_keeps_the_last)
 		decision_log_add(&log, &d);
 	}
 	ck_assert_uint_eq(decision_log_get(&log, 0)->window, 299);
-	ck_assert_uint_eq(decision_log_get(&log, DECISION_LOG_MAX - 1)->window, 300 - DECISION_LOG_MAX);
+	ck_assert_uint_eq(decision_log_get(&log, DECISION_LOG_MAX - 1)->window,
+			  300 - DECISION_LOG_MAX);
 	ck_assert_ptr_null(decision_log_get(&log, DECISION_LOG_MAX));
 	j = tuner_explain_decision(decision_log_get(&log, 0));
 	ck_assert(json_is_null(json_object_get(json_object_get(j, "features"), "rtt_p50_us")));

@@ -2,8 +2,8 @@
 #ifndef KVFS_TESTS_XGB_FAULT_H
 #define KVFS_TESTS_XGB_FAULT_H
 /*
- * XGBoost whose n-th call from now on fails, and as many after it as one likes. Freeing never fails. The real
- * library does what isn't failed. One thread.
+ * XGBoost whose n-th call from now on fails, and as many after it as one likes. Freeing never
+ * fails. The real library does what isn't failed. One thread.
  */
 #include "tuner/xgb_api.h"
 
@@ -24,7 +24,8 @@ static int xgb_fault_due(void)
 	       xgb_fault_calls - xgb_fault_at < xgb_fault_times;
 }
 
-static int fault_dmatrix_create(const float *d, bst_ulong r, bst_ulong c, float m, DMatrixHandle *ret)
+static int fault_dmatrix_create(const float *d, bst_ulong r, bst_ulong c, float m,
+				DMatrixHandle *ret)
 {
 	return xgb_fault_due() ? -1 : XGDMatrixCreateFromMat(d, r, c, m, ret);
 }
@@ -59,8 +60,8 @@ static int fault_features(BoosterHandle b, bst_ulong *ret)
 	return xgb_fault_due() ? -1 : XGBoosterGetNumFeature(b, ret);
 }
 
-static int fault_predict(BoosterHandle b, DMatrixHandle m, const char *c, const bst_ulong **s, bst_ulong *d,
-			 const float **ret)
+static int fault_predict(BoosterHandle b, DMatrixHandle m, const char *c, const bst_ulong **s,
+			 bst_ulong *d, const float **ret)
 {
 	return xgb_fault_due() ? -1 : XGBoosterPredictFromDMatrix(b, m, c, s, d, ret);
 }
