@@ -28,7 +28,8 @@
 #define ERROR_FADE 0.1
 #define ERROR_FADE_SLOW 0.02
 #define ERROR_RISE 1.5      /* fast error over slow error: the world is another one */
-#define BONUS 0.03
+#define BONUS 0.03          /* for a step not tried yet, at first */
+#define BONUS_ERROR 0.6     /* and later, of the model's error */
 #define EXPLORE 0.03
 #define WORTH 0.003         /* an expected gain of less is left alone */
 #define FAILURES 4          /* in a row: give up */
@@ -117,6 +118,7 @@ static bool trusted(const struct tuner_policy *p)
 static void score(struct tuner_policy *p, const struct tuner_query *q, float *ret_score, float *y)
 {
 	float rows[1 + TUNER_MOVES][XGBOOST_COLUMNS];
+	double bonus = p->judged < 8 ? BONUS : fmin(BONUS, BONUS_ERROR * p->error);
 	struct context_key key;
 	int err;
 
@@ -133,7 +135,7 @@ static void score(struct tuner_policy *p, const struct tuner_query *q, float *re
 			ret_score[i] = (float)moves_score(&p->moves, move);
 			y[i] = 0;
 		} else {
-			ret_score[i] = y[i] + (float)BONUS / (1 + (float)tried(p, &key, move));
+			ret_score[i] = y[i] + (float)(bonus / (1 + tried(p, &key, move)));
 		}
 	}
 }

@@ -12,12 +12,12 @@ static const struct {
 	uint32_t values[TUNER_LEVELS_MAX];
 } ladders[TUNER_KNOBS] = {
 	[TUNER_KNOB_LANES] = { "lanes", 7, { 1, 2, 4, 10, 20, 30, 40 } },
-	[TUNER_KNOB_POLL] = { "poll_us", 5, { 0, 10, 50, 200, 1000 } },
+	[TUNER_KNOB_POLL] = { "poll_us", 3, { 0, 50, 1000 } },
 	[TUNER_KNOB_BATCH] = { "batch", 4, { 1, 4, 16, 64 } },
 	[TUNER_KNOB_RESERVE] = { "reserve_mib", 5, { 64, 128, 256, 512, 1024 } },
 };
 
-const struct tuner_settings tuner_settings_shipped = { { 4, 2, 1, 0 } };
+const struct tuner_settings tuner_settings_shipped = { { 4, 1, 1, 0 } };
 
 const char *tuner_knob_name(enum tuner_knob knob)
 {

@@ -27,12 +27,18 @@ static double log_between(struct rng *r, double low, double high)
 	return low * pow(high / low, rng_unit(r));
 }
 
-/* What all loads have in common unless a workload says otherwise. */
-static struct sim_load plain(struct rng *r)
+/* What all loads have in common unless a workload says otherwise. A machine is small or large
+ * for the whole of a trace. */
+static struct sim_load plain(struct rng *r, bool large)
 {
 	return (struct sim_load){
-		.clients = log_between(r, 8, 64), .bytes = log_between(r, 512, 8192), .spread = 1,
-		.mirrors = 2, .cores = 16, .other_cores = 2, .live_mib = 256,
+		.clients = log_between(r, 8, 64),
+		.bytes = log_between(r, 512, 8192),
+		.spread = 1,
+		.mirrors = 2,
+		.cores = large ? 16 : 4,
+		.other_cores = large ? 4 : 1,
+		.live_mib = 256,
 	};
 }
 
@@ -46,9 +52,10 @@ static void neighbours(struct sim_load *l, struct rng *r, unsigned kind)
 	}
 }
 
-static void make_load(enum sim_workload w, struct rng *r, unsigned phase, struct sim_load *l)
+static void make_load(enum sim_workload w, struct rng *r, unsigned phase, bool large,
+		      struct sim_load *l)
 {
-	*l = plain(r);
+	*l = plain(r, large);
 	switch (w) {
 	case SIM_SMALL:
 		l->bytes = log_between(r, 128, 1024);
@@ -107,9 +114,9 @@ static void fill_burst(struct sim_trace *t, struct rng *r, const struct sim_phas
 }
 
 static void fill_drift(struct sim_trace *t, struct rng *r, const struct sim_phase *p,
-		       unsigned phase)
+		       unsigned phase, bool large)
 {
-	struct sim_load from = plain(r), l;
+	struct sim_load from = plain(r, large), l;
 	double clients = log_between(r, 8, 24), bytes = log_between(r, 512, 2048);
 
 	for (unsigned step = 0; step < DRIFT_STEPS; step++) {
@@ -141,15 +148,17 @@ static void fill_noise(struct sim_trace *t, struct rng *r)
 
 static void fill(struct sim_trace *t, enum sim_workload w, struct rng *r)
 {
+	bool large = rng_unit(r) < 0.5;
+
 	for (unsigned i = 0; i < t->nphases; i++) {
 		const struct sim_phase *p = &t->phase[i];
 		struct sim_load l;
 
-		make_load(w, r, i, &l);
+		make_load(w, r, i, large, &l);
 		if (w == SIM_BURST) {
 			fill_burst(t, r, p, &l);
 		} else if (w == SIM_DRIFT) {
-			fill_drift(t, r, p, i);
+			fill_drift(t, r, p, i, large);
 		} else {
 			uint8_t load = (uint8_t)add_load(t, &l);
 
