@@ -231,6 +231,8 @@ int tuner_loop_start(const struct tuner_loop_config *config, struct tuner_loop *
 	if (!l)
 		return -ENOMEM;
 	l->config = *config;
+	l->next_trace = config->trace;
+	l->new_trace = config->trace != NULL;
 	pthread_mutex_init(&l->lock, NULL);
 	err = thread_cond_init(&l->wake);
 	if (!err)

@@ -30,7 +30,8 @@ struct tuner_loop_config {
 	const struct tuner_host_ops *host;
 	void *ctx;
 	uint64_t window_ns;
-	int dirfd; /* the volume, for the model's file; -1: none. Stays the caller's */
+	int dirfd;   /* the volume, for the model's file; -1: none. Stays the caller's */
+	FILE *trace; /* NULL: none; as of tuner_loop_record, but from the first window on */
 };
 
 struct tuner_loop;

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #define SAMPLES 160         /* the sliding window of trials; each gives two rows, there and back */
-#define TRAIN_FIRST 16      /* samples before the first training */
+#define TRAIN_FIRST 12      /* samples before the first training */
 #define TRAIN_EVERY 6
 #define ROUNDS_ANEW 24
 #define ROUNDS_MORE 3

@@ -13,7 +13,9 @@
 
 enum tuner_knob {
 	TUNER_KNOB_LANES, /* active lanes to each mirror */
-	TUNER_KNOB_POLL, /* us a poll spins before it sleeps: 0 sleeps at once, the last spins on */
+	/* us a poll spins before it sleeps: sleep, adaptive, spin. More levels would be a plateau
+	 * that single steps don't cross: above the gap between completions all are alike. */
+	TUNER_KNOB_POLL,
 	TUNER_KNOB_BATCH,   /* records that share an append and a doorbell, at most */
 	TUNER_KNOB_RESERVE, /* MiB kept registered ahead */
 	TUNER_KNOBS

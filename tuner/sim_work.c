@@ -11,7 +11,7 @@
 
 #define PHASES 6
 #define DRIFT_STEPS 20 /* loads a drifting phase goes through */
-#define SETTINGS_ALL (7 * 5 * 4 * 5)
+#define SETTINGS_ALL (7 * 3 * 4 * 5)
 
 static const char *const names[SIM_WORKLOADS] = {
 	"small", "large", "switch", "burst", "mix", "tenants", "squeeze", "drift",
