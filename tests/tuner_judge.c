@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Judges tuner policies on the simulated NIC: eight workloads, seeds, all policies, the same noise
+ * for each.
+ *   tuner_judge [--full] [--seeds N] [--policy NAME] [--workload NAME] [--verbose]   the table
+ *   tuner_judge --default                    the best single setting over a mix of loads
+ * Without --full: two seeds and short phases, and exit 1 when a policy is harmful (never the bars:
+ * the short run is too short for them). With it: 20 seeds; exit 1 when XGBoost misses a bar.
+ */
+#include "tuner/sim_work.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SETTLE 60
+#define SEEDS_MAX 64
+#define POLICIES 4
+#define BAD 0.8
+
+/* Of one trace under one policy. */
+struct verdict {
+	/* Mean over phases of the share of the phase's best static setting, after SETTLE. */
+	double phase_share;
+	double to_default, to_best_static, oracle;
+	unsigned bad_in_a_row;
+	double us_per_window;
+};
+
+struct sweep {
+	double phase_best[SIM_PHASES_MAX];
+	double trace_best, trace_default;
+	double trace_oracle; /* each load at its own best setting from its first window on */
+};
+
+static const struct tuner_policy_ops *const policies[POLICIES] = {
+	&tuner_policy_static, &tuner_policy_bandit, &tuner_policy_xgboost, &tuner_policy_qlearning,
+};
+
+static struct verdict verdicts[POLICIES][SIM_WORKLOADS][SEEDS_MAX];
+
+static bool next_settings(struct tuner_settings *s)
+{
+	for (int k = 0; k < TUNER_KNOBS; k++) {
+		if (++s->level[k] < tuner_knob_levels((enum tuner_knob)k))
+			return true;
+		s->level[k] = 0;
+	}
+	return false;
+}
+
+/* Weight of each load in windows [first, last): sums of the noise. */
+static void weigh(const struct sim_trace *t, unsigned first, unsigned last, double *ret_weight)
+{
+	memset(ret_weight, 0, SIM_LOADS_MAX * sizeof(*ret_weight));
+	for (unsigned w = first; w < last; w++)
+		ret_weight[t->load_of[w]] += t->noise[w];
+}
+
+static double weighted(struct sim_trace *t, const double *weight, const unsigned *window_of,
+		       struct tuner_settings s)
+{
+	double sum = 0;
+
+	for (unsigned l = 0; l < t->nloads; l++)
+		if (weight[l] > 0)
+			sum += weight[l] * sim_trace_result(t, window_of[l], s)->ops_per_s;
+	return sum;
+}
+
+static void sweep_static(struct sim_trace *t, struct sweep *ret_sweep)
+{
+	static double weight[SIM_PHASES_MAX + 1][SIM_LOADS_MAX];
+	unsigned window_of[SIM_LOADS_MAX] = { 0 };
+	double load_best[SIM_LOADS_MAX] = { 0 };
+	struct tuner_settings s = { { 0 } };
+
+	memset(ret_sweep, 0, sizeof(*ret_sweep));
+	for (unsigned w = 0; w < t->windows; w++)
+		window_of[t->load_of[w]] = w;
+	for (unsigned i = 0; i < t->nphases; i++)
+		weigh(t, t->phase[i].first + SETTLE, t->phase[i].first + t->phase[i].windows,
+		      weight[i]);
+	weigh(t, 0, t->windows, weight[SIM_PHASES_MAX]);
+	do {
+		for (unsigned i = 0; i < t->nphases; i++)
+			ret_sweep->phase_best[i] = fmax(ret_sweep->phase_best[i],
+							weighted(t, weight[i], window_of, s));
+		for (unsigned l = 0; l < t->nloads; l++)
+			load_best[l] =
+				fmax(load_best[l], sim_trace_result(t, window_of[l], s)->ops_per_s);
+		ret_sweep->trace_best = fmax(ret_sweep->trace_best,
+					     weighted(t, weight[SIM_PHASES_MAX], window_of, s));
+	} while (next_settings(&s));
+	for (unsigned l = 0; l < t->nloads; l++)
+		ret_sweep->trace_oracle += weight[SIM_PHASES_MAX][l] * load_best[l];
+	ret_sweep->trace_default =
+		weighted(t, weight[SIM_PHASES_MAX], window_of, tuner_settings_shipped);
+}
+
+static bool verbose;
+
+static void explain(const struct sim_trace *t, unsigned w, const struct tuner_decision *d,
+		    double ratio)
+{
+	char text[TUNER_SETTINGS_TEXT_BYTES];
+
+	printf("%4u load %2u %-9s %-44s %5.3f gain %+.3f %s\n", w, t->load_of[w],
+	       tuner_action_name(d->action), tuner_settings_format(d->before, text), ratio, d->gain,
+	       d->why);
+}
+
+static void run(struct sim_trace *t, const struct tuner_policy_ops *policy, uint64_t seed,
+		const struct sweep *sweep, struct verdict *ret_verdict)
+{
+	struct tuner_settings s = tuner_settings_shipped;
+	double phase_sum[SIM_PHASES_MAX] = { 0 }, sum = 0;
+	unsigned bad = 0, phase = 0;
+	struct tuner_config config;
+	struct tuner *tuner;
+	clock_t spent = 0;
+
+	memset(ret_verdict, 0, sizeof(*ret_verdict));
+	tuner_config_init(&config);
+	config.policy = policy;
+	config.seed = seed;
+	if (tuner_create(&config, &tuner))
+		exit(2);
+	for (unsigned w = 0; w < t->windows; w++) {
+		double ops = sim_trace_throughput(t, w, s), ratio;
+		struct tuner_decision d;
+		struct tuner_window window;
+		clock_t begin;
+
+		ratio = ops / sim_trace_throughput(t, w, tuner_settings_shipped);
+		bad = ratio < BAD ? bad + 1 : 0;
+		if (bad > ret_verdict->bad_in_a_row)
+			ret_verdict->bad_in_a_row = bad;
+		sum += ops;
+		while (w >= t->phase[phase].first + t->phase[phase].windows)
+			phase++;
+		if (w >= t->phase[phase].first + SETTLE)
+			phase_sum[phase] += ops;
+		sim_trace_window(t, w, s, &window);
+		begin = clock();
+		s = tuner_step(tuner, &window, &d);
+		spent += clock() - begin;
+		if (verbose)
+			explain(t, w, &d, ratio);
+	}
+	for (unsigned i = 0; i < t->nphases; i++)
+		ret_verdict->phase_share += phase_sum[i] / sweep->phase_best[i] / t->nphases;
+	ret_verdict->to_default = sum / sweep->trace_default;
+	ret_verdict->to_best_static = sum / sweep->trace_best;
+	ret_verdict->oracle = sweep->trace_oracle / sweep->trace_default;
+	ret_verdict->us_per_window = (double)spent / CLOCKS_PER_SEC * 1e6 / t->windows;
+	tuner_destroy(tuner);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct summary {
+	double share, share_worst, gain, gain_worst, best, best_worst, oracle, us;
+	unsigned bad;
+};
+
+/* Over n verdicts; sorts a copy of each figure. */
+static struct summary summarise(const struct verdict *v, unsigned n)
+{
+	struct summary s = { 0 };
+	double *x = calloc(4 * (size_t)n, sizeof(*x)), *y = x + n, *z = y + n, *o = z + n;
+
+	if (!x)
+		exit(2);
+	for (unsigned i = 0; i < n; i++) {
+		x[i] = v[i].phase_share;
+		y[i] = v[i].to_default;
+		z[i] = v[i].to_best_static;
+		o[i] = v[i].oracle;
+		s.us += v[i].us_per_window / n;
+		s.bad = v[i].bad_in_a_row > s.bad ? v[i].bad_in_a_row : s.bad;
+	}
+	qsort(x, n, sizeof(*x), by_value);
+	qsort(y, n, sizeof(*y), by_value);
+	qsort(z, n, sizeof(*z), by_value);
+	s.share = (x[n / 2] + x[(n - 1) / 2]) / 2;
+	s.gain = (y[n / 2] + y[(n - 1) / 2]) / 2;
+	s.best = (z[n / 2] + z[(n - 1) / 2]) / 2;
+	qsort(o, n, sizeof(*o), by_value);
+	s.oracle = (o[n / 2] + o[(n - 1) / 2]) / 2;
+	s.share_worst = x[0];
+	s.gain_worst = y[0];
+	s.best_worst = z[0];
+	free(x);
+	return s;
+}
+
+static void print(const char *policy, const char *workload, const struct summary *s)
+{
+	printf("| %-9s | %-8s | %.3f / %.3f | %.3f / %.3f | %.3f / %.3f | %.3f | %u | %.0f |\n",
+	       policy, workload, s->share, s->share_worst, s->gain, s->gain_worst, s->best,
+	       s->best_worst, s->oracle, s->bad, s->us);
+}
+
+/* The geometric mean over a grid of plausible loads: half of them without neighbours on the
+ * card. */
+static double mix(struct tuner_settings s)
+{
+	static const double sizes[] = { 256, 1024, 4096, 16384, 65536 },
+			    clients[] = { 2, 8, 32, 128 };
+	double sum = 0;
+
+	for (unsigned i = 0; i < 5 * 4 * 2 * 4; i++) {
+		unsigned tenant = i / 40;
+		struct sim_load l = {
+			.bytes = sizes[i % 5],
+			.clients = clients[i / 5 % 4],
+			.spread = 1,
+			.mirrors = 2,
+			.cores = i / 20 % 2 ? 16 : 4,
+			.other_cores = i / 20 % 2 ? 4 : 1,
+			.live_mib = 256,
+			.idle_qps = tenant == 2 ? 8000 : 0,
+			.idle_rate = tenant == 2 ? 3e6 : 0,
+			.bulk_qps = tenant == 3 ? 8 : 0,
+			.fresh_mib = tenant == 1 ? 64 : 0,
+		};
+		struct sim_result r;
+
+		sim_nic_run(&l, s, &r);
+		sum += log(r.ops_per_s);
+	}
+	return exp(sum / 160);
+}
+
+static int find_default(void)
+{
+	struct tuner_settings s = { { 0 } }, best = s;
+	char text[TUNER_SETTINGS_TEXT_BYTES];
+	double most = 0, ops, shipped = mix(tuner_settings_shipped);
+
+	do {
+		ops = mix(s);
+		if (ops > most) {
+			most = ops;
+			best = s;
+		}
+	} while (next_settings(&s));
+	s = (struct tuner_settings){ { 0 } };
+	printf("within 1.5 %% of the best:\n");
+	do {
+		ops = mix(s);
+		if (ops > 0.985 * most)
+			printf("  %.4f %s\n", ops / most, tuner_settings_format(s, text));
+	} while (next_settings(&s));
+	printf("best over the mix: %s, %.0f records/s\n", tuner_settings_format(best, text), most);
+	printf("shipped: %s, %.4f of that\n", tuner_settings_format(tuner_settings_shipped, text),
+	       shipped / most);
+	return shipped < 0.99 * most;
+}
+
+struct options {
+	bool full;
+	unsigned seeds;
+	const char *policy, *workload;
+};
+
+static void judge_trace(const struct options *o, unsigned workload, unsigned seed)
+{
+	struct sim_trace *t;
+	struct sweep sweep;
+
+	if (sim_trace_create((enum sim_workload)workload, seed + 1, !o->full, &t))
+		exit(2);
+	sweep_static(t, &sweep);
+	for (unsigned p = 0; p < POLICIES; p++)
+		if (!o->policy || strcmp(o->policy, policies[p]->name) == 0)
+			run(t, policies[p], seed + 1, &sweep, &verdicts[p][workload][seed]);
+	sim_trace_destroy(t);
+}
+
+/* All traces of a policy, side by side. */
+static struct summary overall(const struct options *o, unsigned policy)
+{
+	static struct verdict all[SIM_WORKLOADS * SEEDS_MAX];
+	unsigned n = 0;
+
+	for (unsigned w = 0; w < SIM_WORKLOADS; w++)
+		for (unsigned i = 0; i < o->seeds; i++)
+			if (verdicts[policy][w][i].phase_share > 0)
+				all[n++] = verdicts[policy][w][i];
+	return summarise(all, n);
+}
+
+static int report(const struct options *o)
+{
+	int status = 0;
+
+	printf("| policy | workload | best of phase | to default | to best static | oracle | bad "
+	       "in a row | us/window |\n"
+	       "|---|---|---|---|---|---|---|---|\n");
+	for (unsigned p = 0; p < POLICIES; p++) {
+		struct summary s;
+
+		if (o->policy && strcmp(o->policy, policies[p]->name) != 0)
+			continue;
+		for (unsigned w = 0; w < SIM_WORKLOADS; w++) {
+			if (verdicts[p][w][0].phase_share == 0)
+				continue;
+			s = summarise(verdicts[p][w], o->seeds);
+			print(policies[p]->name, sim_workload_name((enum sim_workload)w), &s);
+		}
+		s = overall(o, p);
+		print(policies[p]->name, "all", &s);
+		status |= s.bad > 2 || s.gain < 0.97;
+		if (o->full && policies[p] == &tuner_policy_xgboost)
+			status |= s.share < 0.95 || s.gain < 1.17 || s.best < 1.0;
+	}
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "full", no_argument, NULL, 'f' },
+		{ "seeds", required_argument, NULL, 's' },
+		{ "policy", required_argument, NULL, 'p' },
+		{ "workload", required_argument, NULL, 'w' },
+		{ "default", no_argument, NULL, 'd' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ 0 },
+	};
+	struct options o = { .seeds = 2 };
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		switch (c) {
+		case 'f':
+			o.full = true;
+			o.seeds = 20;
+			break;
+		case 's':
+			o.seeds = (unsigned)strtoul(optarg, NULL, 10);
+			break;
+		case 'p':
+			o.policy = optarg;
+			break;
+		case 'w':
+			o.workload = optarg;
+			break;
+		case 'd':
+			return find_default();
+		case 'v':
+			verbose = true;
+			break;
+		default:
+			return 2;
+		}
+	}
+	if (o.seeds == 0 || o.seeds > SEEDS_MAX || (o.policy && !tuner_policy_by_name(o.policy)))
+		return 2;
+	for (unsigned w = 0; w < SIM_WORKLOADS; w++)
+		if (!o.workload || strcmp(o.workload, sim_workload_name((enum sim_workload)w)) == 0)
+			for (unsigned s = 0; s < o.seeds; s++)
+				judge_trace(&o, w, s);
+	return report(&o);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What must not harm, on the simulated NIC: settings stay in bounds whatever the rewards, the load,
+ * the limits or the model do, and throughput is back within two windows.
+ */
+#include "tests/unit/unit_main.h"
+#include "tests/unit/xgb_fault.h"
+#include "tuner/policy_xgboost.h"
+#include "tuner/rng.h"
+#include "tuner/sim_work.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sim_trace *trace;
+static struct tuner *tuner;
+static struct tuner_bounds bounds;
+static unsigned bad_in_a_row, worst_in_a_row;
+
+static int fault_policy_create(uint64_t seed, struct tuner_policy **ret_policy)
+{
+	return policy_xgboost_create(&xgb_fault_api, seed, ret_policy);
+}
+
+static void begin(const struct tuner_policy_ops *policy, enum sim_workload workload)
+{
+	struct tuner_config config;
+
+	tuner_config_init(&config);
+	config.policy = policy;
+	ck_assert_int_eq(sim_trace_create(workload, 3, false, &trace), 0);
+	ck_assert_int_eq(tuner_create(&config, &tuner), 0);
+	tuner_bounds_all(&bounds);
+	bad_in_a_row = worst_in_a_row = 0;
+}
+
+static void end(void)
+{
+	tuner_destroy(tuner);
+	sim_trace_destroy(trace);
+}
+
+/* One window; spoil, if not NULL, changes what the tuner sees. */
+static struct tuner_settings pass(unsigned i, struct tuner_settings s,
+				  void (*spoil)(struct tuner_window *w))
+{
+	struct tuner_settings shipped = tuner_settings_clamp(tuner_settings_shipped, &bounds);
+	double share = sim_trace_throughput(trace, i, s) / sim_trace_throughput(trace, i, shipped);
+	struct tuner_decision d;
+	struct tuner_window w;
+
+	bad_in_a_row = share < 0.8 ? bad_in_a_row + 1 : 0;
+	if (bad_in_a_row > worst_in_a_row)
+		worst_in_a_row = bad_in_a_row;
+	sim_trace_window(trace, i, s, &w);
+	w.bounds = bounds;
+	if (spoil)
+		spoil(&w);
+	s = tuner_step(tuner, &w, &d);
+	ck_assert(tuner_settings_allowed(&s, &bounds));
+	ck_assert_ptr_nonnull(d.why);
+	return s;
+}
+
+static struct rng noise = { 99 };
+
+static void wrong_reward(struct tuner_window *w)
+{
+	float *ops = &w->features.v[TUNER_F_OPS_PER_S];
+
+	*ops = 1e12f / *ops; /* the faster, the worse it looks */
+}
+
+static void noisy_reward(struct tuner_window *w)
+{
+	float *v = w->features.v;
+
+	v[TUNER_F_OPS_PER_S] *= (float)exp(2 * rng_normal(&noise));
+	if (rng_unit(&noise) < 0.05)
+		v[rng_below(&noise, TUNER_FEATURES)] = NAN;
+	if (rng_unit(&noise) < 0.05)
+		v[rng_below(&noise, TUNER_FEATURES)] = INFINITY;
+	if (rng_unit(&noise) < 0.05)
+		v[rng_below(&noise, TUNER_FEATURES)] = -1;
+}
+
+static void run_spoilt(const struct tuner_policy_ops *policy, void (*spoil)(struct tuner_window *w))
+{
+	struct tuner_settings s = tuner_settings_shipped;
+
+	begin(policy, SIM_MIX);
+	for (unsigned i = 0; i < trace->windows / 2; i++)
+		s = pass(i, s, spoil);
+	end();
+}
+
+START_TEST(rewards_may_be_wrong_or_noisy)
+{
+	run_spoilt(&tuner_policy_bandit, wrong_reward);
+	run_spoilt(&tuner_policy_xgboost, wrong_reward);
+	run_spoilt(&tuner_policy_xgboost, noisy_reward);
+	run_spoilt(&tuner_policy_qlearning, noisy_reward);
+}
+END_TEST
+
+/* Another load each window: nothing can be learnt, so nothing may move. */
+START_TEST(load_may_flip_each_window)
+{
+	struct tuner_settings s = tuner_settings_shipped;
+	unsigned moved = 0;
+
+	begin(&tuner_policy_xgboost, SIM_SWITCH);
+	for (unsigned i = 0; i < 300; i++)
+		trace->load_of[i] = i % 2;
+	for (unsigned i = 0; i < 300; i++) {
+		s = pass(i, s, NULL);
+		moved += i > 20 && !tuner_settings_equal(s, tuner_settings_shipped);
+	}
+	ck_assert_uint_eq(moved, 0);
+	ck_assert_uint_le(worst_in_a_row, 2);
+	end();
+}
+END_TEST
+
+/* The limits tighten while it runs, to less than what is in force. */
+START_TEST(limits_may_tighten)
+{
+	struct tuner_settings s = tuner_settings_shipped;
+
+	begin(&tuner_policy_bandit, SIM_BURST);
+	for (unsigned i = 0; i < trace->windows; i++) {
+		if (i == 200)
+			bounds.hi[TUNER_KNOB_RESERVE] = 0;
+		if (i == 300)
+			bounds.hi[TUNER_KNOB_LANES] = bounds.lo[TUNER_KNOB_LANES] = 2;
+		if (i == 400)
+			tuner_bounds_all(&bounds);
+		s = pass(i, s, NULL);
+	}
+	end();
+}
+END_TEST
+
+/* No lane above the fifth level opens, whatever the bounds said; memory above the second isn't
+ * given. */
+START_TEST(what_is_asked_may_not_be_given)
+{
+	struct tuner_settings s = tuner_settings_shipped;
+	unsigned asked_again = 0;
+
+	begin(&tuner_policy_xgboost, SIM_TENANTS);
+	for (unsigned i = 0; i < trace->windows; i++) {
+		struct tuner_settings wanted = pass(i, s, NULL);
+
+		s = wanted;
+		if (s.level[TUNER_KNOB_LANES] > 4)
+			s.level[TUNER_KNOB_LANES] = 4;
+		if (s.level[TUNER_KNOB_RESERVE] > 1)
+			s.level[TUNER_KNOB_RESERVE] = 1;
+		asked_again += !tuner_settings_equal(s, wanted);
+	}
+	ck_assert_uint_le(worst_in_a_row, 2);
+	ck_assert_uint_lt(asked_again, trace->windows / 20);
+	end();
+}
+END_TEST
+
+START_TEST(frozen_means_still)
+{
+	static const uint32_t flags[] = { TUNER_WINDOW_FROZEN, TUNER_WINDOW_RESYNC,
+					  TUNER_WINDOW_FAILOVER };
+	struct tuner_settings s = tuner_settings_shipped, at;
+	struct tuner_decision d;
+	struct tuner_window w;
+
+	begin(&tuner_policy_bandit, SIM_MIX);
+	for (unsigned i = 0; i < 140; i++) {
+		sim_trace_window(trace, i, s, &w);
+		if (i >= 41) {
+			w.flags = flags[i % 3];
+			if (i == 42)
+				at = s;
+			if (i > 42)
+				ck_assert(tuner_settings_equal(s, at));
+		}
+		s = tuner_step(tuner, &w, &d);
+		ck_assert(i < 41 || d.action == TUNER_FREEZE);
+	}
+	/* Too little to judge by is as good as frozen. */
+	sim_trace_window(trace, 140, s, &w);
+	w.features.v[TUNER_F_OPS_PER_S] = 1;
+	tuner_step(tuner, &w, &d);
+	ck_assert_int_eq(d.action, TUNER_FREEZE);
+	end();
+}
+END_TEST
+
+/* Calls fail from the n-th on: for good, or some in a row. */
+START_TEST(library_may_fail)
+{
+	static const unsigned at[] = { 1, 3, 20, 200, 500 }, times[] = { 1, 3, 40, 1000000 };
+	struct tuner_policy_ops ops = tuner_policy_xgboost;
+
+	ops.create = fault_policy_create;
+	for (unsigned a = 0; a < 5; a++) {
+		for (unsigned n = 0; n < 4; n++) {
+			struct tuner_settings s = tuner_settings_shipped;
+
+			begin(&ops, SIM_MIX);
+			xgb_fault_set(at[a], times[n]);
+			for (unsigned i = 0; i < trace->windows; i++)
+				s = pass(i, s, NULL);
+			ck_assert_uint_le(worst_in_a_row, 2);
+			if (times[n] == 1000000 && at[a] <= 20) {
+				ck_assert_ptr_nonnull(tuner_failure(tuner));
+				ck_assert(tuner_settings_equal(s, tuner_settings_shipped));
+			}
+			xgb_fault_set(0, 0);
+			end();
+		}
+	}
+}
+END_TEST
+
+/* The same seed and windows, the same settings. */
+START_TEST(decisions_repeat)
+{
+	static uint32_t first[600];
+
+	for (int round = 0; round < 2; round++) {
+		struct tuner_settings s = tuner_settings_shipped;
+
+		begin(&tuner_policy_xgboost, SIM_SMALL);
+		for (unsigned i = 0; i < 600; i++) {
+			s = pass(i, s, NULL);
+			if (round == 0)
+				first[i] = tuner_settings_pack(s);
+			else
+				ck_assert_uint_eq(first[i], tuner_settings_pack(s));
+		}
+		end();
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("tuner harm");
+	TCase *t = tcase_create("all");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, rewards_may_be_wrong_or_noisy);
+	tcase_add_test(t, load_may_flip_each_window);
+	tcase_add_test(t, limits_may_tighten);
+	tcase_add_test(t, what_is_asked_may_not_be_given);
+	tcase_add_test(t, frozen_means_still);
+	tcase_add_test(t, library_may_fail);
+	tcase_add_test(t, decisions_repeat);
+	suite_add_tcase(s, t);
+	return unit_run(s);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/unit_main.h"
+#include "tests/unit/xgb_fault.h"
+#include "tuner/features.h"
+#include "tuner/model_file.h"
+#include "tuner/rng.h"
+#include "tuner/xgb_model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COLS 4
+#define ROWS 120
+
+static float x[ROWS][COLS], y[ROWS];
+
+static void fill(void)
+{
+	struct rng rng = { 11 };
+
+	for (int i = 0; i < ROWS; i++) {
+		for (int j = 0; j < COLS; j++)
+			x[i][j] = (float)rng_unit(&rng);
+		y[i] = x[i][0] > 0.5f ? 1 : -1;
+		x[i][3] = NAN;
+	}
+}
+
+START_TEST(learns_saves_loads)
+{
+	struct xgb_model *m, *n;
+	float a[ROWS], b[ROWS];
+	void *bytes;
+	size_t len;
+
+	fill();
+	ck_assert_int_eq(xgb_model_create(&xgb_api_library, COLS, &m), 0);
+	ck_assert_int_eq(xgb_model_predict(m, x[0], 1, a), -EAGAIN);
+	ck_assert_int_eq(xgb_model_save(m, &bytes, &len), -EAGAIN);
+	ck_assert_int_eq(xgb_model_train(m, x[0], y, ROWS, 20, false), 0);
+	ck_assert_int_eq(xgb_model_train(m, x[0], y, ROWS, 5, false), 0);
+	ck_assert_uint_eq(xgb_model_rounds(m), 25);
+	ck_assert_int_eq(xgb_model_predict(m, x[0], ROWS, a), 0);
+	for (int i = 0; i < ROWS; i++)
+		ck_assert_float_eq_tol(a[i], y[i], 0.2f);
+	ck_assert_int_eq(xgb_model_save(m, &bytes, &len), 0);
+	ck_assert_int_eq(xgb_model_create(&xgb_api_library, COLS, &n), 0);
+	ck_assert_int_eq(xgb_model_load(n, bytes, len), 0);
+	ck_assert_int_eq(xgb_model_predict(n, x[0], ROWS, b), 0);
+	for (int i = 0; i < ROWS; i++)
+		ck_assert_float_eq(a[i], b[i]);
+	ck_assert_int_eq(xgb_model_train(n, x[0], y, ROWS, 2, false), 0);
+	ck_assert_uint_eq(xgb_model_rounds(n), 27);
+	xgb_model_destroy(n);
+	ck_assert_int_eq(xgb_model_create(&xgb_api_library, COLS + 1, &n), 0);
+	ck_assert_int_eq(xgb_model_load(n, bytes, len), -EINVAL);
+	xgb_model_destroy(n);
+	xgb_model_destroy(m);
+	free(bytes);
+}
+END_TEST
+
+START_TEST(other_bytes_are_refused)
+{
+	struct rng rng = { 5 };
+	struct xgb_model *m;
+	uint8_t bytes[4096];
+
+	ck_assert_int_eq(xgb_model_create(&xgb_api_library, COLS, &m), 0);
+	for (int round = 0; round < 40; round++) {
+		for (size_t i = 0; i < sizeof(bytes); i++)
+			bytes[i] = (uint8_t)rng_next(&rng);
+		if (round % 2)
+			memcpy(bytes, "{L", 2);
+		ck_assert_int_eq(xgb_model_load(m, bytes, rng_below(&rng, sizeof(bytes))), -EINVAL);
+	}
+	ck_assert_uint_eq(xgb_model_rounds(m), 0);
+	xgb_model_destroy(m);
+}
+END_TEST
+
+/* Every call fails once, in turn: an error or a success, never a leak (ASan) or a crash, and it
+ * works after. */
+START_TEST(each_call_may_fail)
+{
+	fill();
+	for (unsigned fail_at = 1; fail_at < 60; fail_at++) {
+		struct xgb_model *m;
+		float out[2];
+		void *bytes;
+		size_t len;
+
+		ck_assert_int_eq(xgb_model_create(&xgb_fault_api, COLS, &m), 0);
+		xgb_fault_set(fail_at, 1);
+		for (int round = 0; round < 2; round++) {
+			int err = xgb_model_train(m, x[0], y, ROWS, 3, round == 1);
+
+			ck_assert(err == 0 || err == -EIO);
+			err = xgb_model_predict(m, x[0], 2, out);
+			ck_assert(err == 0 || err == -EIO || err == -EAGAIN);
+			err = xgb_model_save(m, &bytes, &len);
+			ck_assert(err == 0 || err == -EIO || err == -EAGAIN);
+			if (!err) {
+				err = xgb_model_load(m, bytes, len);
+				ck_assert(err == 0 || err == -EIO || err == -EINVAL);
+				free(bytes);
+			}
+		}
+		xgb_fault_set(0, 0);
+		ck_assert_int_eq(xgb_model_train(m, x[0], y, ROWS, 3, false), 0);
+		ck_assert_int_eq(xgb_model_predict(m, x[0], 2, out), 0);
+		xgb_model_destroy(m);
+	}
+}
+END_TEST
+
+START_TEST(file_keeps_and_refuses)
+{
+	char dir[] = "/tmp/kvfs-test-XXXXXX";
+	uint8_t bytes[256], *whole;
+	const uint8_t *payload;
+	const char *why;
+	void *got;
+	size_t len;
+	int fd;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	fd = open(dir, O_RDONLY | O_DIRECTORY);
+	ck_assert_int_eq(model_file_load(fd, 9, &got, &len, &why), -ENOENT);
+	memset(bytes, 0xA5, sizeof(bytes));
+	ck_assert_int_eq(model_file_save(fd, 9, bytes, sizeof(bytes)), 0);
+	ck_assert_int_eq(model_file_load(fd, 9, &got, &len, &why), 0);
+	ck_assert_uint_eq(len, sizeof(bytes));
+	ck_assert_mem_eq(got, bytes, len);
+	free(got);
+	ck_assert_int_eq(model_file_load(fd, 8, &got, &len, &why), -ESTALE);
+	len = sizeof(bytes) + MODEL_FILE_HEADER_BYTES;
+	whole = malloc(len);
+	{
+		int f = openat(fd, MODEL_FILE_NAME, O_RDONLY);
+
+		ck_assert_int_eq(read(f, whole, len), (ssize_t)len);
+		close(f);
+	}
+	for (size_t i = 0; i < len; i++) { /* each byte counts */
+		size_t n;
+
+		whole[i] ^= 0x10;
+		ck_assert_int_lt(model_file_decode(whole, len, 9, &payload, &n, &why), 0);
+		whole[i] ^= 0x10;
+		ck_assert_int_lt(model_file_decode(whole, i, 9, &payload, &n, &why), 0);
+	}
+	free(whole);
+	unlinkat(fd, MODEL_FILE_NAME, 0);
+	close(fd);
+	rmdir(dir);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("tuner model");
+	TCase *t = tcase_create("all");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, learns_saves_loads);
+	tcase_add_test(t, other_bytes_are_refused);
+	tcase_add_test(t, each_call_may_fail);
+	tcase_add_test(t, file_keeps_and_refuses);
+	suite_add_tcase(s, t);
+	return unit_run(s);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_TUNER_CONTEXT_H
+#define KVFS_TUNER_CONTEXT_H
+/*
+ * Loads the tuner has met, and what it measured of each: the best settings so far, their reward,
+ * that of the shipped settings, and which settings were rolled back and until when. A load is
+ * recognised by what settings don't change: sizes, records under way (their number is the
+ * clients'), what other programs take of CPU and link. A fixed table; the load not met for longest
+ * gives way. Owned by the tuner's thread.
+ */
+#include "tuner/features.h"
+#include "tuner/settings.h"
+
+#define CONTEXTS_MAX 24
+#define CONTEXT_BANS_MAX 48
+#define CONTEXT_KEYS 6
+
+/* Mean of rewards; old ones fade once there are `most`. */
+struct mean {
+	double value;
+	unsigned n;
+};
+void mean_add(struct mean *m, double value, unsigned most);
+
+struct context_key {
+	float v[CONTEXT_KEYS]; /* scaled: a distance of 1 is another load; NaN: unknown */
+};
+
+struct context_ban {
+	struct tuner_settings settings;
+	uint64_t until;  /* window */
+	uint32_t length; /* windows; doubles when it is banned again */
+};
+
+struct context {
+	bool used;
+	uint64_t seen; /* window */
+	struct context_key key;
+	struct tuner_settings best;
+	struct context_key base; /* the load, more closely, while reward was measured */
+	struct mean reward;   /* at best */
+	struct mean shipped;  /* at the static settings */
+	uint64_t audit_at;    /* window of the next comparison with the static settings */
+	int nbans;
+	struct context_ban ban[CONTEXT_BANS_MAX];
+};
+
+struct contexts {
+	struct context all[CONTEXTS_MAX];
+};
+
+void context_key_of(const struct tuner_features *f, struct context_key *ret_key);
+/* The largest difference of a component that both know. */
+double context_distance(const struct context_key *a, const struct context_key *b);
+
+/* The nearest known load within distance 1, or NULL. */
+struct context *contexts_find(struct contexts *c, const struct context_key *key);
+/* A place for a new load, emptied. Never the one in `keep`. */
+struct context *contexts_new(struct contexts *c, const struct context_key *key, uint64_t window,
+			     const struct context *keep);
+
+bool context_banned(const struct context *ctx, struct tuner_settings s, uint64_t window);
+void context_ban(struct context *ctx, struct tuner_settings s, uint64_t window);
+void context_unban_all(struct context *ctx);
+
+#endif

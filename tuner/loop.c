@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop of loop.h. `lock` covers what other threads ask for and the decision log; a leaf. */
+#include "tuner/loop.h"
+
+#include "common/clock.h"
+#include "common/thread.h"
+#include "tuner/explain.h"
+#include "tuner/model_file.h"
+#include "tuner/policy_xgboost.h"
+#include "tuner/trace.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAVE_EVERY 600 /* windows */
+
+struct tuner_loop {
+	struct tuner_loop_config config;
+	pthread_t thread;
+	_Atomic uint32_t in_force; /* packed; written by kv-tuner, relaxed: it stands alone */
+
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	bool started, stop, frozen, is_set; /* lock */
+	int start_err;                      /* lock */
+	struct tuner_settings set;          /* lock */
+	FILE *next_trace;                   /* lock; to be taken over */
+	bool new_trace;                     /* lock */
+	struct decision_log log;            /* lock */
+
+	/* kv-tuner's own. */
+	struct tuner *tuner;
+	FILE *trace;
+	bool said_failure;
+	uint64_t index;
+	struct tuner_snapshot before, now;
+};
+
+static void load_model(struct tuner_loop *l)
+{
+	const char *why = "";
+	char text[160];
+	void *bytes;
+	size_t len;
+	int err;
+
+	if (l->config.dirfd < 0 || !l->config.tuner.policy->load)
+		return;
+	err = model_file_load(l->config.dirfd, XGBOOST_COLUMNS, &bytes, &len, &why);
+	if (!err) {
+		err = tuner_model_load(l->tuner, bytes, len);
+		why = "XGBoost does not take it";
+		free(bytes);
+	}
+	if (!err)
+		return;
+	if (err == -ENOENT)
+		snprintf(text, sizeof(text),
+			 "tuner: no model yet; it begins with the static settings");
+	else
+		snprintf(text, sizeof(text),
+			 "tuner: the volume's %s is not used: %s; it begins with the "
+			 "static settings",
+			 MODEL_FILE_NAME, why);
+	l->config.host->report(l->config.ctx, text);
+}
+
+static void save_model(struct tuner_loop *l)
+{
+	void *bytes;
+	size_t len;
+	int err;
+
+	if (l->config.dirfd < 0 || tuner_model_save(l->tuner, &bytes, &len))
+		return;
+	err = model_file_save(l->config.dirfd, XGBOOST_COLUMNS, bytes, len);
+	free(bytes);
+	if (err) {
+		char text[160];
+
+		snprintf(text, sizeof(text), "tuner: cannot save the model: %s", strerror(-err));
+		l->config.host->report(l->config.ctx, text);
+	}
+}
+
+/* Takes over a trace that was asked for, or ends the present one. */
+static void switch_trace(struct tuner_loop *l, FILE *next)
+{
+	void *bytes = NULL;
+	size_t len = 0;
+
+	if (l->trace)
+		fclose(l->trace);
+	l->trace = next;
+	if (!next)
+		return;
+	if (tuner_model_save(l->tuner, &bytes, &len))
+		bytes = NULL;
+	if (tuner_trace_begin(next, &l->config.tuner, bytes, len)) {
+		fclose(next);
+		l->trace = NULL;
+	}
+	free(bytes);
+}
+
+static void take_orders(struct tuner_loop *l, struct tuner_window *w, bool *ret_set,
+			struct tuner_settings *ret_settings)
+{
+	FILE *next = NULL;
+	bool new_trace;
+
+	pthread_mutex_lock(&l->lock);
+	if (l->frozen)
+		w->flags |= TUNER_WINDOW_FROZEN;
+	*ret_set = l->is_set;
+	*ret_settings = l->set;
+	new_trace = l->new_trace;
+	if (new_trace) {
+		next = l->next_trace;
+		l->next_trace = NULL;
+		l->new_trace = false;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (new_trace)
+		switch_trace(l, next);
+}
+
+static void apply(struct tuner_loop *l, struct tuner_settings wanted)
+{
+	struct tuner_settings s = l->config.host->apply(l->config.ctx, wanted);
+
+	atomic_store_explicit(&l->in_force, tuner_settings_pack(s), memory_order_relaxed);
+}
+
+static void window(struct tuner_loop *l)
+{
+	struct tuner_window w = { .index = l->index++, .in_force = tuner_loop_settings(l) };
+	struct tuner_settings next, set;
+	struct tuner_decision d;
+	bool is_set;
+
+	l->before = l->now;
+	memset(&l->now, 0, sizeof(l->now));
+	l->config.host->snapshot(l->config.ctx, &l->now);
+	l->config.host->limits(l->config.ctx, &w.bounds, &w.flags);
+	tuner_bounds_sane(&w.bounds);
+	take_orders(l, &w, &is_set, &set);
+	tuner_features_compute(&l->before, &l->now, &w.features);
+	next = tuner_step(l->tuner, &w, &d);
+	if (is_set)
+		next = tuner_settings_clamp(set, &w.bounds);
+	if (l->trace && tuner_trace_add(l->trace, &w, &d))
+		switch_trace(l, NULL);
+	pthread_mutex_lock(&l->lock);
+	decision_log_add(&l->log, &d);
+	pthread_mutex_unlock(&l->lock);
+	apply(l, next);
+	if (tuner_failure(l->tuner) && !l->said_failure) {
+		l->said_failure = true;
+		l->config.host->report(l->config.ctx,
+				       "tuner: XGBoost keeps failing; static settings from now on");
+	}
+	if (l->index % SAVE_EVERY == 0)
+		save_model(l);
+}
+
+static bool wait_for_window(struct tuner_loop *l, uint64_t deadline_ns)
+{
+	bool stop;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->stop && thread_cond_wait_until(&l->wake, &l->lock, deadline_ns) != -ETIMEDOUT)
+		;
+	stop = l->stop;
+	pthread_mutex_unlock(&l->lock);
+	return !stop;
+}
+
+static void say_started(struct tuner_loop *l, int err)
+{
+	pthread_mutex_lock(&l->lock);
+	l->started = true;
+	l->start_err = err;
+	pthread_cond_broadcast(&l->wake);
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void *run(void *arg)
+{
+	struct tuner_loop *l = arg;
+	struct tuner_settings first = l->config.tuner.shipped;
+	struct tuner_bounds bounds;
+	uint64_t deadline_ns = clock_mono_ns();
+	uint32_t flags;
+	int err = tuner_create(&l->config.tuner, &l->tuner);
+
+	if (!err) {
+		load_model(l);
+		l->config.host->limits(l->config.ctx, &bounds, &flags);
+		tuner_bounds_sane(&bounds);
+		apply(l, tuner_settings_clamp(first, &bounds));
+		l->config.host->snapshot(l->config.ctx, &l->now);
+	}
+	say_started(l, err);
+	if (err)
+		return NULL;
+	while (wait_for_window(l, deadline_ns += l->config.window_ns))
+		window(l);
+	save_model(l);
+	switch_trace(l, NULL);
+	tuner_destroy(l->tuner);
+	return NULL;
+}
+
+static void destroy(struct tuner_loop *l)
+{
+	if (l->next_trace)
+		fclose(l->next_trace);
+	pthread_cond_destroy(&l->wake);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+int tuner_loop_start(const struct tuner_loop_config *config, struct tuner_loop **ret_loop)
+{
+	struct tuner_loop *l = calloc(1, sizeof(*l));
+	int err;
+
+	if (!l)
+		return -ENOMEM;
+	l->config = *config;
+	l->next_trace = config->trace;
+	l->new_trace = config->trace != NULL;
+	pthread_mutex_init(&l->lock, NULL);
+	err = thread_cond_init(&l->wake);
+	if (!err)
+		err = thread_start(&l->thread, "kv-tuner", run, l);
+	if (err) {
+		destroy(l);
+		return err;
+	}
+	pthread_mutex_lock(&l->lock);
+	while (!l->started)
+		pthread_cond_wait(&l->wake, &l->lock);
+	err = l->start_err;
+	pthread_mutex_unlock(&l->lock);
+	if (err) {
+		pthread_join(l->thread, NULL);
+		destroy(l);
+		return err;
+	}
+	*ret_loop = l;
+	return 0;
+}
+
+void tuner_loop_stop(struct tuner_loop *loop)
+{
+	if (!loop)
+		return;
+	pthread_mutex_lock(&loop->lock);
+	loop->stop = true;
+	pthread_cond_broadcast(&loop->wake);
+	pthread_mutex_unlock(&loop->lock);
+	pthread_join(loop->thread, NULL);
+	destroy(loop);
+}
+
+struct tuner_settings tuner_loop_settings(const struct tuner_loop *loop)
+{
+	return tuner_settings_unpack(atomic_load_explicit(&loop->in_force, memory_order_relaxed));
+}
+
+void tuner_loop_freeze(struct tuner_loop *loop, bool frozen)
+{
+	pthread_mutex_lock(&loop->lock);
+	loop->frozen = frozen;
+	loop->is_set = false;
+	pthread_mutex_unlock(&loop->lock);
+}
+
+void tuner_loop_set(struct tuner_loop *loop, struct tuner_settings s)
+{
+	pthread_mutex_lock(&loop->lock);
+	loop->frozen = loop->is_set = true;
+	loop->set = s;
+	pthread_mutex_unlock(&loop->lock);
+}
+
+json_t *tuner_loop_explain(struct tuner_loop *loop, unsigned n)
+{
+	json_t *list = json_array();
+
+	pthread_mutex_lock(&loop->lock);
+	for (unsigned i = 0; i < n; i++) {
+		const struct tuner_decision *d = decision_log_get(&loop->log, i);
+
+		if (!d)
+			break;
+		json_array_append_new(list, tuner_explain_decision(d));
+	}
+	pthread_mutex_unlock(&loop->lock);
+	return list;
+}
+
+void tuner_loop_record(struct tuner_loop *loop, FILE *out)
+{
+	FILE *old;
+
+	pthread_mutex_lock(&loop->lock);
+	old = loop->next_trace;
+	loop->next_trace = out;
+	loop->new_trace = true;
+	pthread_mutex_unlock(&loop->lock);
+	if (old)
+		fclose(old);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_TUNER_LOOP_H
+#define KVFS_TUNER_LOOP_H
+/*
+ * The tuner's thread, kv-tuner: once a window it takes a snapshot of the metrics, decides, and has
+ * the settings applied. The policy and its model are created, used and destroyed in that thread.
+ * What is above gives it the metrics and applies settings through an ops struct. Data-path threads
+ * read one atomic word.
+ */
+#include "tuner/tuner.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* All called from kv-tuner; none may wait for long. */
+struct tuner_host_ops {
+	/* ret_snapshot is zeroed before. Without a lock on the data path. */
+	void (*snapshot)(void *ctx, struct tuner_snapshot *ret_snapshot);
+	/* What device, peer and limits allow now, and TUNER_WINDOW_*. */
+	void (*limits)(void *ctx, struct tuner_bounds *ret_bounds, uint32_t *ret_flags);
+	/* Returns what is in force then: less than wanted where a lane didn't open or memory
+	 * wasn't there. */
+	struct tuner_settings (*apply)(void *ctx, struct tuner_settings wanted);
+	/* One line for people: the model could not be used, the policy gave up. */
+	void (*report)(void *ctx, const char *text);
+};
+
+struct tuner_loop_config {
+	struct tuner_config tuner;
+	const struct tuner_host_ops *host;
+	void *ctx;
+	uint64_t window_ns;
+	int dirfd;   /* the volume, for the model's file; -1: none. Stays the caller's */
+	FILE *trace; /* NULL: none; as of tuner_loop_record, but from the first window on */
+};
+
+struct tuner_loop;
+
+/* -ENOMEM, -EAGAIN, or what the policy's create said. Returns once the first settings are in
+ * force. */
+int tuner_loop_start(const struct tuner_loop_config *config, struct tuner_loop **ret_loop);
+/* Saves the model and joins the thread. NULL is fine. Blocks on disk. */
+void tuner_loop_stop(struct tuner_loop *loop);
+
+/* What is in force. Any thread, no lock. */
+struct tuner_settings tuner_loop_settings(const struct tuner_loop *loop);
+
+/* From the next window on. set freezes at s, within the limits. Any thread. */
+void tuner_loop_freeze(struct tuner_loop *loop, bool frozen);
+void tuner_loop_set(struct tuner_loop *loop, struct tuner_settings s);
+
+/* The last n decisions, newest first, as a new JSON array. NULL: no memory. Any thread. */
+json_t *tuner_loop_explain(struct tuner_loop *loop, unsigned n);
+
+/*
+ * Records from the next window on into out, which is the loop's then and is closed at the end or
+ * when it fails; NULL ends it. The trace begins with the model as it is then; what the policy
+ * learnt beside it is not in it, so only a trace from the first window on is decided anew
+ * without difference. Any thread.
+ */
+void tuner_loop_record(struct tuner_loop *loop, FILE *out);
+
+#endif
