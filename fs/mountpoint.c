@@ -132,7 +132,7 @@ static int mountpoint_refuse(int err, const char *abs, const char *what, char *w
 bool mountpoint_is_stale(const struct mount_info *info)
 {
 	struct pollfd p = { .events = POLLIN };
-	int status = 0;
+	int status = SIGKILL, options = 0; /* as of one that was killed */
 	pid_t pid;
 
 	if (strcmp(info->type, MOUNT_TYPE_KVFS) != 0 || (pid = fork()) < 0)
@@ -143,11 +143,14 @@ bool mountpoint_is_stale(const struct mount_info *info)
 		_exit(statfs(info->point, &sf) != 0 && (errno == ENOTCONN || errno == ECONNABORTED) ? 1 : 0);
 	}
 	p.fd = pidfd_open(pid, 0);
-	if (p.fd < 0 || poll(&p, 1, MOUNTPOINT_ASK_MS) <= 0)
+	if (p.fd < 0 || poll(&p, 1, MOUNTPOINT_ASK_MS) <= 0) {
+		/* it may not die: a request on a stopped daemon's ring can't be killed. Then it goes with us. */
 		kill(pid, SIGKILL);
+		options = WNOHANG;
+	}
 	if (p.fd >= 0)
 		close(p.fd);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	while (waitpid(pid, &status, options) < 0 && errno == EINTR)
 		continue;
 	return WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }

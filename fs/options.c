@@ -223,6 +223,12 @@ static int option_set_memory(const struct option_def *d, char *field, const char
 	if (strlen(value) >= OPTIONS_MEMORY_BYTES || region_memory_parse(value, &memory, reason) != 0) {
 		snprintf(why, OPTIONS_WHY_BYTES, "option %s is host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER, "
 			 "not '%.100s'", d->name, value);
+		return -EINVAL;
+	}
+	memcpy(field, value, strlen(value) + 1);
+	return 0;
+}
+
 static int option_set_device(const struct option_def *d, char *field, const char *value, char *why)
 {
 	struct verbs_choice c;

@@ -8,7 +8,7 @@
  * clients'), what other programs take of CPU and link. A fixed table; the load not met for longest
  * gives way. Owned by the tuner's thread.
  */
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 #include "tuner/settings.h"
 
 #define CONTEXTS_MAX 24

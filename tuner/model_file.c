@@ -5,7 +5,7 @@
 #include "common/byteorder.h"
 #include "common/crc32c.h"
 #include "common/io.h"
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 
 #include <errno.h>
 #include <fcntl.h>

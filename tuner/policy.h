@@ -9,7 +9,7 @@
  * A policy is owned by one thread from create to destroy, blocks on nothing, and is a function of
  * its seed and of what it was given: the same calls give the same answers.
  */
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 #include "tuner/settings.h"
 
 #include <stddef.h>

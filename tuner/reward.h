@@ -6,7 +6,7 @@
  * lanes, so that of two settings that are equally fast the cheaper one wins. Only differences
  * between windows next to each other mean anything: a log-ratio. Pure.
  */
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 #include "tuner/settings.h"
 
 /* NaN when the window had no throughput. */

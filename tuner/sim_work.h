@@ -7,7 +7,7 @@
  * its noise is the same whatever the settings are, so policies are compared window by window. One
  * thread a trace.
  */
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 #include "tuner/sim_nic.h"
 #include "tuner/tuner.h"
 

@@ -12,7 +12,7 @@
  * for a while. Returning to settings that were measured, and to the static ones, may move several
  * knobs. Nothing moves while frozen.
  */
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 #include "tuner/policy.h"
 #include "tuner/settings.h"
 

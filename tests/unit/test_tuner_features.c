@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 
 #include "tests/unit/unit_main.h"
 #include "tuner/settings.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/unit_main.h"
 #include "tests/unit/xgb_fault.h"
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 #include "tuner/model_file.h"
 #include "tuner/rng.h"
 #include "tuner/xgb_model.h"

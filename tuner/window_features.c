@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From two snapshots to a feature vector. Pure. */
-#include "tuner/features.h"
+#include "tuner/window_features.h"
 
 #include <math.h>
 
