@@ -32,8 +32,8 @@ uint64_t clock_real_ns(void)
 	if (atomic_load_explicit(&fake_now, memory_order_relaxed))
 		return now;
 	while (now > last) {
-		if (atomic_compare_exchange_weak_explicit(&last_real_ns, &last, now,
-							  memory_order_relaxed, memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(
+			    &last_real_ns, &last, now, memory_order_relaxed, memory_order_relaxed))
 			return now;
 	}
 	return last;

@@ -28,7 +28,8 @@ void diag_to_syslog(bool on)
 	atomic_store_explicit(&diag_syslog, on, memory_order_relaxed);
 }
 
-/* A name in a message may hold any byte: one message stays one line, and no terminal is driven by it. */
+/* A name in a message may hold any byte: one message stays one line, and no terminal is
+ * driven by it. */
 static void diag_make_printable(char *text)
 {
 	for (; *text; text++) {

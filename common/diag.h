@@ -2,8 +2,9 @@
 #ifndef KVFS_COMMON_DIAG_H
 #define KVFS_COMMON_DIAG_H
 /*
- * Messages for people: one line each, "kvfs: text" on stderr; in a daemon also to the journal (syslog), with
- * the priority. Below main and the FUSE boundary nothing logs above debug. Any thread; never fails.
+ * Messages for people: one line each, "kvfs: text" on stderr; in a daemon also to the journal
+ * (syslog), with the priority. Below main and the FUSE boundary nothing logs above debug. Any
+ * thread; never fails.
  */
 #include <stdbool.h>
 

@@ -9,7 +9,8 @@ static unsigned histogram_bucket(uint64_t value)
 	if (value < (1U << HISTOGRAM_SUB_BITS))
 		return (unsigned)value;
 	shift = 63U - (unsigned)__builtin_clzll(value) - HISTOGRAM_SUB_BITS;
-	return ((shift + 1) << HISTOGRAM_SUB_BITS) + (unsigned)((value >> shift) - (1U << HISTOGRAM_SUB_BITS));
+	return ((shift + 1) << HISTOGRAM_SUB_BITS) +
+	       (unsigned)((value >> shift) - (1U << HISTOGRAM_SUB_BITS));
 }
 
 uint64_t histogram_bucket_max(unsigned i)

@@ -2,9 +2,9 @@
 #ifndef KVFS_COMMON_HISTOGRAM_H
 #define KVFS_COMMON_HISTOGRAM_H
 /*
- * Log-linear histogram of non-negative 64-bit values (nanoseconds, bytes): 16 linear steps a doubling, so a
- * percentile is right to about 6 %. Any thread may add while another reads; a read is not a snapshot of one
- * instant.
+ * Log-linear histogram of non-negative 64-bit values (nanoseconds, bytes): 16 linear steps a
+ * doubling, so a percentile is right to about 6 %. Any thread may add while another reads; a read
+ * is not a snapshot of one instant.
  */
 #include <stdatomic.h>
 #include <stdint.h>

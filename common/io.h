@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_COMMON_IO_H
 #define KVFS_COMMON_IO_H
-/* Whole reads and writes, and the durability points on files. All block. 0 or -errno. Any thread. */
+/* Whole reads and writes, and the durability points on files. All block. 0 or
+ * -errno. Any thread. */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,14 +16,14 @@ int io_read_full(int fd, void *buf, size_t len);
 /* The names in directory dirfd are durable. */
 int io_fsync_dir(int dirfd);
 
-/* Replaces (or makes) file name in dirfd so that after a crash either the old or the whole new one is there:
- * written as name.tmp, fsynced, renamed, directory fsynced. */
+/* Replaces (or makes) file name in dirfd so that after a crash either the old or the whole new one
+ * is there: written as name.tmp, fsynced, renamed, directory fsynced. */
 int io_replace_file(int dirfd, const char *name, const void *data, size_t len, mode_t mode);
 
 /*
- * First call of main(), whatever process started us. Descriptors 0, 1 and 2 that are closed become /dev/null: else
- * the first file opened is "stderr", and a message ends up in it. A file above the limit (RLIMIT_FSIZE) is EFBIG,
- * not a signal. Aborts when there is no /dev/null.
+ * First call of main(), whatever process started us. Descriptors 0, 1 and 2 that are closed become
+ * /dev/null: else the first file opened is "stderr", and a message ends up in it. A file above the
+ * limit (RLIMIT_FSIZE) is EFBIG, not a signal. Aborts when there is no /dev/null.
  */
 void io_process_init(void);
 

@@ -10,16 +10,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum bench_op { BENCH_GET, BENCH_PUT, BENCH_CREATE, BENCH_APPEND, BENCH_SCAN, BENCH_RMW, BENCH_OPS };
+enum bench_op { BENCH_GET, BENCH_PUT, BENCH_CREATE, BENCH_APPEND, BENCH_SCAN, BENCH_RMW,
+		BENCH_OPS };
 
-/* A load: shares of the operations in percent. Keys by a zipfian distribution (0.99) or uniformly; for D the
- * latest keys. */
+/* A load: shares of the operations in percent. Keys by a zipfian distribution (0.99) or uniformly;
+ * for D the latest keys. */
 struct bench_load {
 	const char *name;
 	const char *what;
 	uint8_t percent[BENCH_OPS];
 	enum { BENCH_UNIFORM, BENCH_ZIPFIAN, BENCH_LATEST } keys;
-	bool sequential; /* one large file, written or read in io_bytes pieces; percent is not used */
+	/* one large file, written or read in io_bytes pieces; percent is not used */
+	bool sequential;
 };
 
 struct bench_config {
@@ -43,8 +45,9 @@ struct bench_result {
 const struct bench_load *bench_load_find(const char *name); /* NULL: no such load */
 const struct bench_load *bench_load_at(unsigned i);         /* NULL: past the last */
 
-/* Makes the keys of cfg under dir/kvfs-bench (progress may be NULL), runs, and removes them with bench_clean.
- * 0 or -errno of the preparation; errors of operations are counted. Blocks for about cfg->seconds. */
+/* Makes the keys of cfg under dir/kvfs-bench (progress may be NULL), runs, and removes them with
+ * bench_clean. 0 or -errno of the preparation; errors of operations are counted. Blocks
+ * for about cfg->seconds. */
 int bench_prepare(const struct bench_config *cfg, void (*progress)(uint64_t done, uint64_t total));
 int bench_run(const struct bench_config *cfg, struct bench_result *ret_result);
 int bench_clean(const struct bench_config *cfg);

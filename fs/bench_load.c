@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loads of kvfs bench and the threads that run them. Keys are files kvfs-bench/kNNNNNNNNN; a put is
+ * The loads of kvfs bench and the threads that run them. Keys are files kvfs-bench/kNNNNNNNNN; a
+ * put is
  * open(O_WRONLY|O_CREAT|O_TRUNC), write, close; a get is open, read, close; as shell tools do it.
  */
 #include "fs/bench.h"
@@ -28,18 +29,21 @@
 static const struct bench_load bench_loads[] = {
 	{ "get", "read whole keys", { [BENCH_GET] = 100 }, BENCH_UNIFORM, false },
 	{ "put", "replace whole keys", { [BENCH_PUT] = 100 }, BENCH_UNIFORM, false },
-	{ "a", "YCSB A: 50 % get, 50 % put", { [BENCH_GET] = 50, [BENCH_PUT] = 50 }, BENCH_ZIPFIAN, false },
-	{ "b", "YCSB B: 95 % get, 5 % put", { [BENCH_GET] = 95, [BENCH_PUT] = 5 }, BENCH_ZIPFIAN, false },
-	{ "c", "YCSB C: get", { [BENCH_GET] = 100 }, BENCH_ZIPFIAN, false },
-	{ "d", "YCSB D: 95 % get of the latest, 5 % create", { [BENCH_GET] = 95, [BENCH_CREATE] = 5 },
-	  BENCH_LATEST, false },
-	{ "e", "YCSB E: 95 % scan of 20 keys, 5 % create", { [BENCH_SCAN] = 95, [BENCH_CREATE] = 5 },
+	{ "a", "YCSB A: 50 % get, 50 % put", { [BENCH_GET] = 50, [BENCH_PUT] = 50 },
 	  BENCH_ZIPFIAN, false },
+	{ "b", "YCSB B: 95 % get, 5 % put", { [BENCH_GET] = 95, [BENCH_PUT] = 5 },
+	  BENCH_ZIPFIAN, false },
+	{ "c", "YCSB C: get", { [BENCH_GET] = 100 }, BENCH_ZIPFIAN, false },
+	{ "d", "YCSB D: 95 % get of the latest, 5 % create",
+	  { [BENCH_GET] = 95, [BENCH_CREATE] = 5 }, BENCH_LATEST, false },
+	{ "e", "YCSB E: 95 % scan of 20 keys, 5 % create",
+	  { [BENCH_SCAN] = 95, [BENCH_CREATE] = 5 }, BENCH_ZIPFIAN, false },
 	{ "f", "YCSB F: 50 % get, 50 % read-modify-write", { [BENCH_GET] = 50, [BENCH_RMW] = 50 },
 	  BENCH_ZIPFIAN, false },
 	{ "append", "append a value to a key", { [BENCH_APPEND] = 100 }, BENCH_UNIFORM, false },
 	{ "create", "make new keys", { [BENCH_CREATE] = 100 }, BENCH_UNIFORM, false },
-	{ "seqwrite", "write a file in 1 MiB pieces (each thread its share)", { 0 }, BENCH_UNIFORM, true },
+	{ "seqwrite", "write a file in 1 MiB pieces (each thread its share)", { 0 },
+	  BENCH_UNIFORM, true },
 };
 
 const struct bench_load *bench_load_at(unsigned i)
@@ -370,7 +374,8 @@ static void bench_collect(struct bench_worker *w, struct bench_result *r)
 	histogram_merge(&r->latency, &w->latency);
 }
 
-static int bench_run_workers(struct bench_shared *s, struct bench_worker *workers, struct bench_result *r)
+static int bench_run_workers(struct bench_shared *s, struct bench_worker *workers,
+			     struct bench_result *r)
 {
 	const struct bench_config *cfg = s->cfg;
 	void *(*fn)(void *) = cfg->load->sequential ? bench_worker_sequential : bench_worker_keys;

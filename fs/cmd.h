@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_FS_CMD_H
 #define KVFS_FS_CMD_H
-/* The kvfs program's sub-commands. Each gets its own argv (argv[0] is its name) and returns an exit code. */
+/* The kvfs program's sub-commands. Each gets its own argv (argv[0] is its name) and returns
+ * an exit code. */
 
 enum cmd_exit {
 	CMD_OK = 0,

@@ -24,18 +24,20 @@ static void bench_usage(FILE *out)
 {
 	const struct bench_load *l;
 
-	fprintf(out, "usage: kvfs bench --dir DIR [--load LOAD[,LOAD...]] [--value SIZE] [--keys N]\n"
-		     "                  [--threads N] [--seconds S] [--file-size SIZE] [--seed N] [--json]\n"
-		     "\nRuns whole-file operations in DIR/kvfs-bench and reports rate and latency.\n"
-		     "\n  --dir DIR         any directory, on kvfs or elsewhere\n"
-		     "  --load LOAD       default: get,put\n"
-		     "  --value SIZE      bytes of a value (1K)\n"
-		     "  --keys N          keys made beforehand (1000)\n"
-		     "  --threads N       clients (2)\n"
-		     "  --seconds S       time of each load (5)\n"
-		     "  --file-size SIZE  of seqwrite, all threads together (256M)\n"
-		     "  --seed N          of the choice of keys (1)\n"
-		     "  --json            one object for scripts\n\nLoads:\n");
+	fprintf(out,
+		"usage: kvfs bench --dir DIR [--load LOAD[,LOAD...]] [--value SIZE] [--keys N]\n"
+		"                  [--threads N] [--seconds S] [--file-size SIZE] [--seed N] "
+		"[--json]\n"
+		"\nRuns whole-file operations in DIR/kvfs-bench and reports rate and latency.\n"
+		"\n  --dir DIR         any directory, on kvfs or elsewhere\n"
+		"  --load LOAD       default: get,put\n"
+		"  --value SIZE      bytes of a value (1K)\n"
+		"  --keys N          keys made beforehand (1000)\n"
+		"  --threads N       clients (2)\n"
+		"  --seconds S       time of each load (5)\n"
+		"  --file-size SIZE  of seqwrite, all threads together (256M)\n"
+		"  --seed N          of the choice of keys (1)\n"
+		"  --json            one object for scripts\n\nLoads:\n");
 	for (unsigned i = 0; (l = bench_load_at(i)); i++)
 		fprintf(out, "  %-9s %s\n", l->name, l->what);
 }
@@ -59,7 +61,8 @@ static int bench_set(struct bench_args *a, int opt, const char *value)
 		a->loads = value;
 		return 0;
 	case 'v':
-		if (units_parse_size(value, &a->cfg.value_bytes) || a->cfg.value_bytes > (1ULL << 30))
+		if (units_parse_size(value, &a->cfg.value_bytes) ||
+		    a->cfg.value_bytes > (1ULL << 30))
 			return bench_bad("--value", value, "give a size from 0 to 1G");
 		return 0;
 	case 'k':
@@ -102,11 +105,12 @@ static void bench_progress(uint64_t done, uint64_t total)
 
 static json_t *bench_json(const struct bench_config *cfg, const struct bench_result *r)
 {
-	return json_pack("{s:s s:I s:I s:i s:f s:I s:f s:f s:f s:f s:f s:f s:I}", "load", cfg->load->name,
-			 "value_bytes", (json_int_t)cfg->value_bytes, "keys", (json_int_t)cfg->keys,
-			 "threads", (int)cfg->threads, "seconds", r->seconds, "operations",
-			 (json_int_t)r->ops, "operations_per_second", (double)r->ops / r->seconds,
-			 "bytes_per_second", (double)r->bytes / r->seconds, "mean_us",
+	return json_pack("{s:s s:I s:I s:i s:f s:I s:f s:f s:f s:f s:f s:f s:I}", "load",
+			 cfg->load->name, "value_bytes", (json_int_t)cfg->value_bytes, "keys",
+			 (json_int_t)cfg->keys, "threads", (int)cfg->threads, "seconds", r->seconds,
+			 "operations", (json_int_t)r->ops, "operations_per_second",
+			 (double)r->ops / r->seconds, "bytes_per_second",
+			 (double)r->bytes / r->seconds, "mean_us",
 			 histogram_mean(&r->latency) / 1e3, "p50_us",
 			 (double)histogram_quantile(&r->latency, 0.5) / 1e3, "p99_us",
 			 (double)histogram_quantile(&r->latency, 0.99) / 1e3, "p999_us",
@@ -120,8 +124,10 @@ static void bench_print(const struct bench_config *cfg, const struct bench_resul
 
 	printf("%-9s %10s %10.0f %10s/s %9.1f %9.1f %9.1f %9.1f %7llu\n", cfg->load->name,
 	       units_format_size(cfg->load->sequential ? 1U << 20 : cfg->value_bytes, value),
-	       (double)r->ops / r->seconds, units_format_size((uint64_t)((double)r->bytes / r->seconds), rate),
-	       histogram_mean(&r->latency) / 1e3, (double)histogram_quantile(&r->latency, 0.5) / 1e3,
+	       (double)r->ops / r->seconds,
+	       units_format_size((uint64_t)((double)r->bytes / r->seconds), rate),
+	       histogram_mean(&r->latency) / 1e3,
+	       (double)histogram_quantile(&r->latency, 0.5) / 1e3,
 	       (double)histogram_quantile(&r->latency, 0.99) / 1e3,
 	       (double)histogram_quantile(&r->latency, 0.999) / 1e3, (unsigned long long)r->errors);
 	fflush(stdout);
@@ -141,8 +147,9 @@ static int bench_one(struct bench_args *a, json_t *rows)
 	else if (!err)
 		bench_print(&a->cfg, r);
 	if (!err && r->errors)
-		diag_warn("bench: %s: %llu operations failed, the first with: %s", a->cfg.load->name,
-			  (unsigned long long)r->errors, strerror(r->first_errno));
+		diag_warn("bench: %s: %llu operations failed, the first with: %s",
+			  a->cfg.load->name, (unsigned long long)r->errors,
+			  strerror(r->first_errno));
 	bench_clean(&a->cfg);
 	if (err)
 		diag_error("bench: %s in %s: %s", a->cfg.load->name, a->cfg.dir, strerror(-err));
@@ -158,8 +165,8 @@ static int bench_all(struct bench_args *a)
 	int rc = list && rows ? CMD_OK : CMD_FAILED;
 
 	if (!a->json)
-		printf("%-9s %10s %10s %12s %9s %9s %9s %9s %7s\n", "load", "value", "ops/s", "bytes", "mean us",
-		       "p50 us", "p99 us", "p99.9 us", "errors");
+		printf("%-9s %10s %10s %12s %9s %9s %9s %9s %7s\n", "load", "value", "ops/s",
+		       "bytes", "mean us", "p50 us", "p99 us", "p99.9 us", "errors");
 	for (name = list ? strtok_r(list, ",", &save) : NULL; name && rc == CMD_OK;
 	     name = strtok_r(NULL, ",", &save)) {
 		a->cfg.load = bench_load_find(name);
@@ -178,16 +185,21 @@ static int bench_all(struct bench_args *a)
 int cmd_bench(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "dir", required_argument, NULL, 'd' },     { "load", required_argument, NULL, 'l' },
-		{ "value", required_argument, NULL, 'v' },   { "keys", required_argument, NULL, 'k' },
-		{ "threads", required_argument, NULL, 't' }, { "seconds", required_argument, NULL, 's' },
-		{ "seed", required_argument, NULL, 'S' },    { "file-size", required_argument, NULL, 'f' },
-		{ "json", no_argument, NULL, 'j' },	     { "help", no_argument, NULL, 'h' },
+		{ "dir", required_argument, NULL, 'd' },
+		{ "load", required_argument, NULL, 'l' },
+		{ "value", required_argument, NULL, 'v' },
+		{ "keys", required_argument, NULL, 'k' },
+		{ "threads", required_argument, NULL, 't' },
+		{ "seconds", required_argument, NULL, 's' },
+		{ "seed", required_argument, NULL, 'S' },
+		{ "file-size", required_argument, NULL, 'f' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct bench_args a = {
-		.cfg = { .keys = 1000, .value_bytes = 1024, .file_bytes = 256ULL << 20, .threads = 2,
-			 .seconds = 5, .seed = 1 },
+		.cfg = { .keys = 1000, .value_bytes = 1024, .file_bytes = 256ULL << 20,
+			 .threads = 2, .seconds = 5, .seed = 1 },
 		.loads = "get,put",
 	};
 	int opt, rc;

@@ -18,8 +18,9 @@ int cmd_checkpoint(int argc, char **argv)
 	int err;
 
 	if (argc == 2 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) {
-		printf("usage: kvfs checkpoint WHERE\n\nMakes a checkpoint of the volume that is served at WHERE (its "
-		       "directory or its mount\npoint) and returns when it is durable.\n");
+		printf("usage: kvfs checkpoint WHERE\n\n"
+		       "Makes a checkpoint of the volume that is served at WHERE (its directory or "
+		       "its mount\npoint) and returns when it is durable.\n");
 		return CMD_OK;
 	}
 	if (argc != 2 || argv[1][0] == '-') {

@@ -12,10 +12,12 @@
 static void doctor_usage(void)
 {
 	printf("usage: kvfs doctor [--json] [--root DIR]\n\n"
-	       "Checks what a deployment of kvfs needs of this machine, and says what to do about it.\n"
+	       "Checks what a deployment of kvfs needs of this machine, and says what to do about "
+	       "it.\n"
 	       "Nothing is changed; scripts/tune-host applies what is safe.\n\n"
 	       "  --json       as one JSON object\n"
-	       "  --root DIR   read /proc, /sys, /dev and /etc below DIR (a copy of another machine's)\n\n"
+	       "  --root DIR   read /proc, /sys, /dev and /etc below DIR (a copy of another "
+	       "machine's)\n\n"
 	       "Exit status: 0 nothing failed, 1 a check failed, 2 wrong usage.\n");
 }
 

@@ -30,7 +30,8 @@ int cmd_mount_helper(int argc, char **argv)
 			free(kept);
 			return CMD_OK;
 		}
-		if (strcmp(argv[i], "-s") == 0 || strcmp(argv[i], "-n") == 0 || strcmp(argv[i], "-v") == 0)
+		if (strcmp(argv[i], "-s") == 0 || strcmp(argv[i], "-n") == 0 ||
+		    strcmp(argv[i], "-v") == 0)
 			continue;
 		if (strcmp(argv[i], "-t") == 0 || strcmp(argv[i], "-N") == 0) {
 			i++;

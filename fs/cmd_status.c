@@ -37,15 +37,17 @@ static void status_print_top(const json_t *j)
 	const char *label = status_str(j, "volume", "label"), *mountpoint = status_str(j, NULL, "mountpoint");
 	const char *metrics = status_str(j, NULL, "metrics");
 
-	printf("volume      %s  %s%s%s\n", status_str(j, "volume", "path"), status_str(j, "volume", "uuid"),
-	       label[0] ? "  " : "", label);
+	printf("volume      %s  %s%s%s\n", status_str(j, "volume", "path"),
+	       status_str(j, "volume", "uuid"), label[0] ? "  " : "", label);
 	printf("role        %s, pid %llu%s%s\n", status_str(j, NULL, "role"),
 	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "", mountpoint);
 	printf("metrics     %s%s%s\n", metrics[0] ? "http://" : "off", metrics, metrics[0] ? "/metrics" : "");
 	if (status_u64(j, "requests", "rings"))
-		printf("requests    over io_uring, %llu rings\n", (unsigned long long)status_u64(j, "requests", "rings"));
+		printf("requests    over io_uring, %llu rings\n",
+		       (unsigned long long)status_u64(j, "requests", "rings"));
 	else if (mountpoint[0])
-		printf("requests    over /dev/fuse; io_uring: %s\n", status_str(j, "requests", "no_rings_because"));
+		printf("requests    over /dev/fuse; io_uring: %s\n",
+		       status_str(j, "requests", "no_rings_because"));
 	printf("position    epoch %llu.%llu, LSN %llu\n",
 	       (unsigned long long)status_u64(j, NULL, "epoch"),
 	       (unsigned long long)status_u64(j, NULL, "epoch_start"),
@@ -55,7 +57,8 @@ static void status_print_top(const json_t *j)
 static void status_print_store(const json_t *j)
 {
 	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES];
-	uint64_t hits = status_u64(j, "memory", "region_hits"), misses = status_u64(j, "memory", "region_misses");
+	uint64_t hits = status_u64(j, "memory", "region_hits"),
+		 misses = status_u64(j, "memory", "region_misses");
 
 	printf("keys        %llu names, %llu inodes, %s of values\n",
 	       (unsigned long long)status_u64(j, "store", "names"),
@@ -63,8 +66,8 @@ static void status_print_store(const json_t *j)
 	       units_format_size(status_u64(j, "store", "value_bytes"), a));
 	printf("arena       %s of %s taken; regions: %llu hits, %llu misses\n",
 	       units_format_size(status_u64(j, "memory", "region_used_bytes"), a),
-	       units_format_size(status_u64(j, "memory", "arena_bytes"), b), (unsigned long long)hits,
-	       (unsigned long long)misses);
+	       units_format_size(status_u64(j, "memory", "arena_bytes"), b),
+	       (unsigned long long)hits, (unsigned long long)misses);
 	printf("log         %s of %s used, pool %llu active, %s\n",
 	       units_format_size(status_u64(j, "log", "used_bytes"), a),
 	       units_format_size(status_u64(j, "log", "capacity_bytes"), b),
@@ -82,10 +85,12 @@ static void status_print_ckpt(const json_t *j)
 	       units_format_size(status_u64(j, "checkpoint", "written_bytes"), a),
 	       (unsigned long long)status_u64(j, "checkpoint", "duration_ns") / 1000000);
 	if (status_bool(j, "checkpoint", "running"))
-		printf("; running: %s of %s", units_format_size(status_u64(j, "checkpoint", "done_bytes"), a),
+		printf("; running: %s of %s",
+		       units_format_size(status_u64(j, "checkpoint", "done_bytes"), a),
 		       units_format_size(status_u64(j, "checkpoint", "planned_bytes"), b));
 	if (status_u64(j, "checkpoint", "last_error"))
-		printf("; the last failed: %s", strerror(-(int)status_u64(j, "checkpoint", "last_error")));
+		printf("; the last failed: %s",
+		       strerror(-(int)status_u64(j, "checkpoint", "last_error")));
 	printf("\n");
 }
 
@@ -95,12 +100,14 @@ static void status_print_link(const json_t *l)
 
 	printf("mirror      %s  %s%s%s, %llu lanes, acked LSN %llu, lag %llu records (%s)",
 	       status_str(l, NULL, "addr"), status_str(l, NULL, "state"),
-	       status_str(l, NULL, "transport")[0] ? " over " : "", status_str(l, NULL, "transport"),
-	       (unsigned long long)status_u64(l, NULL, "lanes"), (unsigned long long)status_u64(l, NULL, "acked_lsn"),
+	       status_str(l, NULL, "transport")[0] ? " over " : "",
+	       status_str(l, NULL, "transport"), (unsigned long long)status_u64(l, NULL, "lanes"),
+	       (unsigned long long)status_u64(l, NULL, "acked_lsn"),
 	       (unsigned long long)status_u64(l, NULL, "lag_records"),
 	       units_format_size(status_u64(l, NULL, "lag_bytes"), a));
 	if (strcmp(status_str(l, NULL, "state"), "resync") == 0)
-		printf(", resync %s of %s at %s/s", units_format_size(status_u64(l, NULL, "resync_done_bytes"), a),
+		printf(", resync %s of %s at %s/s",
+		       units_format_size(status_u64(l, NULL, "resync_done_bytes"), a),
 		       units_format_size(status_u64(l, NULL, "resync_total_bytes"), b),
 		       units_format_size(status_u64(l, NULL, "resync_rate_bytes"), c));
 	if (status_u64(l, NULL, "held_from_lsn"))
@@ -109,7 +116,8 @@ static void status_print_link(const json_t *l)
 	if (status_u64(l, NULL, "pace_bytes"))
 		printf(", writers slowed to %s/s for it",
 		       units_format_size(status_u64(l, NULL, "pace_bytes"), a));
-	if (status_str(l, NULL, "last_error")[0] && strcmp(status_str(l, NULL, "state"), "live") != 0)
+	if (status_str(l, NULL, "last_error")[0] &&
+	    strcmp(status_str(l, NULL, "state"), "live") != 0)
 		printf(", last error: %s", status_str(l, NULL, "last_error"));
 	printf("\n");
 }
@@ -119,12 +127,15 @@ static void status_print_primary(const json_t *j)
 	const json_t *links = json_object_get(j, "mirrors"), *l;
 	size_t i;
 
-	printf("commit      protocol %s, commit point %llu, %llu records in %llu appends, %llu of %llu mirrors in sync "
+	printf("commit      protocol %s, commit point %llu, %llu records in %llu appends, %llu of "
+	       "%llu mirrors in sync "
 	       "(%llu needed)%s\n",
-	       status_str(j, "commit", "protocol"), (unsigned long long)status_u64(j, "commit", "commit_point"),
+	       status_str(j, "commit", "protocol"),
+	       (unsigned long long)status_u64(j, "commit", "commit_point"),
 	       (unsigned long long)status_u64(j, "commit", "appended_records"),
 	       (unsigned long long)status_u64(j, "commit", "appends"),
-	       (unsigned long long)status_u64(j, "commit", "in_sync"), (unsigned long long)json_array_size(links),
+	       (unsigned long long)status_u64(j, "commit", "in_sync"),
+	       (unsigned long long)json_array_size(links),
 	       (unsigned long long)status_u64(j, "commit", "min_mirrors"),
 	       status_bool(j, "commit", "failed") ? "; FAILED: no write is accepted" : "");
 	json_array_foreach(links, i, l)
@@ -138,7 +149,8 @@ static void status_print_mirror(const json_t *j)
 
 	if (status_bool(m, NULL, "connected"))
 		printf("primary     %s over %s, %llu lanes", status_str(m, NULL, "primary"),
-		       status_str(m, NULL, "transport"), (unsigned long long)status_u64(m, NULL, "lanes"));
+		       status_str(m, NULL, "transport"),
+		       (unsigned long long)status_u64(m, NULL, "lanes"));
 	else
 		printf("primary     not connected");
 	printf(", %s", status_bool(m, NULL, "in_sync") ? "in sync" : "not in sync");
@@ -147,7 +159,8 @@ static void status_print_mirror(const json_t *j)
 	       (unsigned long long)status_u64(m, NULL, "durable_lsn"),
 	       (unsigned long long)status_u64(m, NULL, "applied_lsn"));
 	if (status_bool(m, NULL, "resyncing"))
-		printf("; resync %s of %s", units_format_size(status_u64(m, NULL, "resync_done_bytes"), a),
+		printf("; resync %s of %s",
+		       units_format_size(status_u64(m, NULL, "resync_done_bytes"), a),
 		       units_format_size(status_u64(m, NULL, "resync_total_bytes"), b));
 	if (status_str(m, NULL, "last_error")[0])
 		printf("; last error: %s", status_str(m, NULL, "last_error"));
@@ -178,8 +191,8 @@ static int status_ask(const char *where, bool as_json, bool digest)
 	json_t *request = json_pack("{s:s, s:b}", "cmd", "status", "digest", digest), *reply = NULL;
 	const char *error;
 	char why[512];
-	int err = control_call(where, request, digest ? STATUS_DIGEST_SECONDS : STATUS_SECONDS, &reply, NULL, why,
-			       sizeof(why));
+	int err = control_call(where, request, digest ? STATUS_DIGEST_SECONDS : STATUS_SECONDS,
+			       &reply, NULL, why, sizeof(why));
 
 	json_decref(request);
 	if (err) {
@@ -213,9 +226,12 @@ int cmd_status(int argc, char **argv)
 
 	for (i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
-			printf("usage: kvfs status [--json] [--digest] WHERE\n\nShows the state of what is served at WHERE, a volume or a "
-			       "mount point.\n\n  --json    as one JSON object\n  --digest  with a checksum of all keys and values: "
-			       "equal on nodes with the same\n            state; meant for a quiet volume, it reads everything\n");
+			printf("usage: kvfs status [--json] [--digest] WHERE\n\nShows the state of "
+			       "what is served at WHERE, a volume or a "
+			       "mount point.\n\n  --json    as one JSON object\n  --digest  with a "
+			       "checksum of all keys and values: "
+			       "equal on nodes with the same\n            state; meant for a quiet "
+			       "volume, it reads everything\n");
 			return CMD_OK;
 		}
 		if (strcmp(argv[i], "--json") == 0)

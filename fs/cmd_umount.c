@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvfs umount: asks the daemon to drain, checkpoint and leave, and waits until its process is gone. */
+/* kvfs umount: asks the daemon to drain, checkpoint and leave, and waits until its
+ * process is gone. */
 #include "fs/cmd.h"
 
 #include "common/clock.h"
@@ -25,11 +26,12 @@ static int umount_wait_gone(int pidfd, const char *where)
 		uint64_t seconds = (clock_mono_ns() - began) / NSEC_PER_SEC;
 
 		if (clock_mono_ns() - began > UMOUNT_NS) {
-			diag_error("%s is unmounted, but its kvfs has not ended after %llu s", where,
-				   (unsigned long long)seconds);
+			diag_error("%s is unmounted, but its kvfs has not ended after %llu s",
+				   where, (unsigned long long)seconds);
 			return CMD_FAILED;
 		}
-		diag_info("%s: waiting for the last checkpoint (%llu s)", where, (unsigned long long)seconds);
+		diag_info("%s: waiting for the last checkpoint (%llu s)", where,
+			  (unsigned long long)seconds);
 	}
 	return CMD_OK;
 }
@@ -40,7 +42,8 @@ static bool umount_stale(const char *where)
 	struct mount_info info;
 	char abs[PATH_MAX];
 
-	if (mountpoint_absolute(where, abs) != 0 || mountpoint_find(abs, &info) != 0 || !mountpoint_is_stale(&info))
+	if (mountpoint_absolute(where, abs) != 0 || mountpoint_find(abs, &info) != 0 ||
+	    !mountpoint_is_stale(&info))
 		return false;
 	return mountpoint_umount(abs, true) == 0;
 }
@@ -53,7 +56,8 @@ int cmd_umount(int argc, char **argv)
 	char why[512];
 
 	if (argc == 2 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) {
-		printf("usage: kvfs umount WHERE\n\nUnmounts what is served at WHERE (a mount point or a volume): makes a "
+		printf("usage: kvfs umount WHERE\n\n"
+		       "Unmounts what is served at WHERE (a mount point or a volume): makes a "
 		       "checkpoint and\nreturns when the process is gone. Also ends a mirror.\n");
 		return CMD_OK;
 	}

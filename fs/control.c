@@ -56,7 +56,9 @@ static json_t *control_shutdown(struct control *c)
 	uint64_t one = 1;
 
 	if (err == -EBUSY)
-		return control_refuse(c->fs->mountpoint, " is in use: close its files and leave its directories first");
+		return control_refuse(
+			c->fs->mountpoint,
+			" is in use: close its files and leave its directories first");
 	if (err)
 		return control_refuse("cannot unmount: ", strerror(-err));
 	io_write_full(c->shutdown_fd, &one, sizeof(one));
@@ -108,7 +110,8 @@ static bool control_peer_ok(int fd)
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+	       (peer.uid == 0 || peer.uid == geteuid());
 }
 
 static void control_reply(int fd, json_t *reply)
@@ -187,7 +190,8 @@ static void control_accept(struct control *c)
 static void *control_main(void *arg)
 {
 	struct control *c = arg;
-	struct pollfd fds[2] = { { .fd = c->listen_fd, .events = POLLIN }, { .fd = c->stop_fd, .events = POLLIN } };
+	struct pollfd fds[2] = { { .fd = c->listen_fd, .events = POLLIN },
+				 { .fd = c->stop_fd, .events = POLLIN } };
 
 	for (;;) {
 		if (poll(fds, 2, -1) < 0)
@@ -199,7 +203,8 @@ static void *control_main(void *arg)
 	}
 }
 
-/* Bound through /proc/self/fd, since the volume's path may be longer than a socket address holds. */
+/* Bound through /proc/self/fd, since the volume's path may be longer than a
+ * socket address holds. */
 static int control_bind(int dirfd, int *ret_fd)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -207,9 +212,11 @@ static int control_bind(int dirfd, int *ret_fd)
 
 	if (fd < 0)
 		return -errno;
-	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", dirfd, VOLUME_CONTROL_NAME);
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", dirfd,
+		 VOLUME_CONTROL_NAME);
 	unlinkat(dirfd, VOLUME_CONTROL_NAME, 0); /* of a dead daemon: we hold the volume's lock */
-	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0 || fchmodat(dirfd, VOLUME_CONTROL_NAME, 0600, 0) != 0 ||
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0 ||
+	    fchmodat(dirfd, VOLUME_CONTROL_NAME, 0600, 0) != 0 ||
 	    listen(fd, CONTROL_CONNECTIONS_MAX) != 0)
 		err = -errno;
 	if (err) {
@@ -238,8 +245,8 @@ int control_start(struct node *n, struct fs *fs, struct control **ret_c, char wh
 	if (!err)
 		err = thread_start(&c->thread, "kv-control", control_main, c);
 	if (err) {
-		snprintf(why, NODE_WHY_BYTES, "cannot open the control socket %s/%s: %s", n->vol->path,
-			 VOLUME_CONTROL_NAME, strerror(-err));
+		snprintf(why, NODE_WHY_BYTES, "cannot open the control socket %s/%s: %s",
+			 n->vol->path, VOLUME_CONTROL_NAME, strerror(-err));
 		control_stop(c);
 		return err;
 	}
@@ -264,7 +271,8 @@ void control_stop(struct control *c)
 		pthread_join(c->thread, NULL);
 		unlinkat(c->node->vol->dirfd, VOLUME_CONTROL_NAME, 0);
 		pthread_mutex_lock(&c->lock);
-		while (c->connections) /* each is bounded by its socket timeouts and the checkpoint */
+		/* each is bounded by its socket timeouts and the checkpoint */
+		while (c->connections)
 			pthread_cond_wait(&c->idle, &c->lock);
 		pthread_mutex_unlock(&c->lock);
 	}

@@ -7,7 +7,8 @@
  *   {"cmd":"status"}      → {"ok":true, …}                   see status.c; "digest":true adds one of the state
  *   {"cmd":"metrics"}     → {"ok":true,"time_ns":…,"metrics":[…]}  see metrics_json.h; time_ns is monotonic
  *   {"cmd":"checkpoint"}  → {"ok":true,"number":…,"lsn":…}   when it is durable
- *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint and exit follow
+ *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint
+ *                                                            and exit follow
  *   anything refused      → {"ok":false,"error":"a sentence"}
  *
  * The peer must be root or the daemon's user. Server threads: "kv-control" accepts, "kv-ctl" serves
@@ -31,8 +32,8 @@ void control_stop(struct control *c); /* waits for the connections being served;
  * ones included.
  * -errno with why: no such place, not running, no answer within the timeout. ret_pidfd may be NULL:
  * a pidfd of the daemon. Steals nothing: the caller keeps request. */
-int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply, int *ret_pidfd,
-		 char *why, size_t why_cap);
+int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply,
+		 int *ret_pidfd, char *why, size_t why_cap);
 
 /* status.c: the reply to "status". */
 json_t *status_json(struct node *n, struct fs *fs, bool with_digest);

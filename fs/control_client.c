@@ -41,7 +41,8 @@ static int control_connect(const char *volume, unsigned timeout_s, int *ret_fd)
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", place.dirfd, VOLUME_CONTROL_NAME);
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", place.dirfd,
+		 VOLUME_CONTROL_NAME);
 	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0)
 		err = -errno;
 	volume_place_close(&place);
@@ -68,7 +69,8 @@ static int control_exchange(int fd, json_t *request, json_t **ret_reply)
 	line = malloc(CONTROL_LINE_MAX);
 	if (!line)
 		return -ENOMEM;
-	while (len + 1 < CONTROL_LINE_MAX && (n = recv(fd, line + len, CONTROL_LINE_MAX - 1 - len, 0)) > 0)
+	while (len + 1 < CONTROL_LINE_MAX &&
+	       (n = recv(fd, line + len, CONTROL_LINE_MAX - 1 - len, 0)) > 0)
 		len += (size_t)n;
 	n = n < 0 ? -errno : 0;
 	line[len] = '\0';
@@ -89,8 +91,8 @@ static int control_pidfd(int fd)
 	return (int)syscall(SYS_pidfd_open, peer.pid, 0);
 }
 
-int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply, int *ret_pidfd,
-		 char *why, size_t why_cap)
+int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply,
+		 int *ret_pidfd, char *why, size_t why_cap)
 {
 	char volume[PATH_MAX];
 	int fd = -1, err = mountpoint_volume(where, volume, why, why_cap);
@@ -102,7 +104,8 @@ int control_call(const char *where, json_t *request, unsigned timeout_s, json_t 
 		if (err == -ENOENT || err == -ECONNREFUSED)
 			snprintf(why, why_cap, "no kvfs is running on volume %s", volume);
 		else
-			snprintf(why, why_cap, "cannot reach the kvfs of volume %s: %s", volume, strerror(-err));
+			snprintf(why, why_cap, "cannot reach the kvfs of volume %s: %s", volume,
+				 strerror(-err));
 		return err;
 	}
 	if (ret_pidfd)
@@ -110,7 +113,8 @@ int control_call(const char *where, json_t *request, unsigned timeout_s, json_t 
 	err = control_exchange(fd, request, ret_reply);
 	close(fd);
 	if (err) {
-		snprintf(why, why_cap, "the kvfs of volume %s gives no answer: %s", volume, strerror(-err));
+		snprintf(why, why_cap, "the kvfs of volume %s gives no answer: %s", volume,
+			 strerror(-err));
 		if (ret_pidfd && *ret_pidfd >= 0)
 			close(*ret_pidfd);
 	}

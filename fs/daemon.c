@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See daemon.h. The pipe carries one byte when the daemon serves; its end without one means failure. */
+/* See daemon.h. The pipe carries one byte when the daemon serves; its end without
+ * one means failure. */
 #include "fs/daemon.h"
 
 #include "common/diag.h"
@@ -31,8 +32,8 @@ static int daemon_wait(pid_t pid, int fd)
 			return 1;
 	}
 	if (WIFSIGNALED(status))
-		diag_error("the daemon was killed by signal %d (%s) before it served", WTERMSIG(status),
-			   strsignal(WTERMSIG(status)));
+		diag_error("the daemon was killed by signal %d (%s) before it served",
+			   WTERMSIG(status), strsignal(WTERMSIG(status)));
 	return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : 1;
 }
 

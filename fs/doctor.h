@@ -2,12 +2,12 @@
 #ifndef KVFS_FS_DOCTOR_H
 #define KVFS_FS_DOCTOR_H
 /*
- * kvfs doctor: what a deployment needs of a machine, looked at one check after the other. Each finding
- * says what is, how good that is for kvfs, and the remedy.
+ * kvfs doctor: what a deployment needs of a machine, looked at one check after the other. Each
+ * finding says what is, how good that is for kvfs, and the remedy.
  *
- * Facts come from /proc, /sys, /dev and /etc below a root: "" on a machine, a directory with a tree of
- * files in tests. What only a system call can tell (a device's operations, a ring that opens, the clock's
- * state) is asked of the running kernel, and so only with root "".
+ * Facts come from /proc, /sys, /dev and /etc below a root: "" on a machine, a directory with a tree
+ * of files in tests. What only a system call can tell (a device's operations, a ring that opens,
+ * the clock's state) is asked of the running kernel, and so only with root "".
  *
  * One thread. Nothing is changed. A fact that can't be read is a finding, never an error.
  */

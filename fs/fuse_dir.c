@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * readdir and readdirplus. Offsets are the names' cookies, so a listing goes on correctly while the directory
- * changes. A plus entry gives the kernel a reference to its inode ("." and ".." do not): the inode
- * numbers are kept behind the answer's bytes so that they can be taken back when the answer can't
- * be sent.
+ * readdir and readdirplus. Offsets are the names' cookies, so a listing goes on correctly while the
+ * directory changes. A plus entry gives the kernel a reference to its inode ("." and ".." do not):
+ * the inode numbers are kept behind the answer's bytes so that they can be taken back when the
+ * answer can't be sent.
  */
 #include "fs/fuse_ops.h"
 
@@ -74,7 +74,8 @@ static int fs_listing_fill(struct fs *fs, fuse_ino_t ino, uint64_t after, struct
 		err = dir ? -ENOTDIR : -ENOENT;
 	} else {
 		l->lsn = dir->last_lsn;
-		while (store_readdir_locked(st, dir, after, &e) && fs_listing_add_locked(fs, st, l, &e))
+		while (store_readdir_locked(st, dir, after, &e) &&
+		       fs_listing_add_locked(fs, st, l, &e))
 			after = e.cookie;
 	}
 	fs_unlock(fs, st);
@@ -119,7 +120,8 @@ void fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	fs_list(req, ino, size, off, false);
 }
 
-void fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+void fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
 {
 	fs_list(req, ino, size, off, true);
 }

@@ -71,12 +71,15 @@ static void doubt_tell_names(struct fuse_session *se, const struct doubt_entry *
 
 static void doubt_tell(struct fuse_session *se, const struct doubt_entry *e)
 {
-	unsigned opcode = get_be16(e->head + RECORD_HEADER_BYTES + offsetof(struct record_common, opcode));
+	unsigned opcode =
+		get_be16(e->head + RECORD_HEADER_BYTES + offsetof(struct record_common, opcode));
 
 	/* these have no data behind the head: it is the whole record */
-	if (opcode == RECORD_CREATE || opcode == RECORD_LINK || opcode == RECORD_UNLINK || opcode == RECORD_RENAME)
+	if (opcode == RECORD_CREATE || opcode == RECORD_LINK || opcode == RECORD_UNLINK ||
+	    opcode == RECORD_RENAME)
 		doubt_tell_names(se, e);
-	fuse_lowlevel_notify_inval_inode(se, get_be64(e->head + offsetof(struct record_header, key_ino)), 0, 0);
+	fuse_lowlevel_notify_inval_inode(
+		se, get_be64(e->head + offsetof(struct record_header, key_ino)), 0, 0);
 }
 
 static void *doubt_main(void *arg)

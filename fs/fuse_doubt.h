@@ -2,10 +2,10 @@
 #ifndef KVFS_FS_FUSE_DOUBT_H
 #define KVFS_FS_FUSE_DOUBT_H
 /*
- * Changes that were answered with EIO because no mirror acknowledged them in time: the store has them, and they may
- * yet commit, but the kernel believes they failed and would keep its names, attributes and pages for a day. This
- * tells it to ask again. From the thread "kv-doubt" alone and without locks: the kernel may wait for a directory's
- * lock that another request holds.
+ * Changes that were answered with EIO because no mirror acknowledged them in time: the store has
+ * them, and they may yet commit, but the kernel believes they failed and would keep its names,
+ * attributes and pages for a day. This tells it to ask again. From the thread "kv-doubt" alone and
+ * without locks: the kernel may wait for a directory's lock that another request holds.
  */
 #include "common/metrics.h"
 #include "replication/op.h"
@@ -18,11 +18,13 @@ struct doubt;
 int doubt_create(struct metric *told, struct doubt **ret_d);
 void doubt_set_session(struct doubt *d, struct fuse_session *se); /* once, when it is mounted */
 
-/* Ends the thread, before the session goes; NULL is fine. 0, or -ETIMEDOUT: the kernel keeps it in a notification (a
- * request that nobody answers any more holds the lock); thread, d and the session must then stay. */
+/* Ends the thread, before the session goes; NULL is fine. 0, or -ETIMEDOUT: the kernel keeps it in
+ * a notification (a request that nobody answers any more holds the lock); thread, d and the session
+ * must then stay. */
 int doubt_destroy(struct doubt *d);
 
-/* op, whose head is a sealed record, was answered with an error. Copies what it needs; never blocks. Any thread. */
+/* op, whose head is a sealed record, was answered with an error. Copies what it needs; never
+ * blocks. Any thread. */
 void doubt_note(struct doubt *d, const struct op *op);
 
 #endif

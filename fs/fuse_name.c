@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes of names: mknod (also what open(O_CREAT) becomes), mkdir, symlink, link, unlink, rmdir, rename. The
- * kernel has checked permissions and the sticky bit (default_permissions). See fuse_ops.h.
+ * Changes of names: mknod (also what open(O_CREAT) becomes), mkdir, symlink, link, unlink, rmdir,
+ * rename. The kernel has checked permissions and the sticky bit (default_permissions). See
+ * fuse_ops.h.
  */
 #include "fs/fuse_ops.h"
 
@@ -89,7 +90,8 @@ void fs_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 {
 	bool device = S_ISCHR(mode) || S_ISBLK(mode);
 
-	fs_create(req, parent, name, mode & S_IFMT ? mode : mode | S_IFREG, device ? rdev : 0, NULL);
+	fs_create(req, parent, name, mode & S_IFMT ? mode : mode | S_IFREG, device ? rdev : 0,
+		  NULL);
 }
 
 void fs_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
@@ -116,7 +118,10 @@ static int fs_link_prepare(struct fs *fs, struct store *st, struct record *r, vo
 void fs_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
 {
 	struct record r = {
-		.opcode = RECORD_LINK, .ino = ino, .timestamp_ns = clock_real_ns(), .u.link.parent_ino = newparent,
+		.opcode = RECORD_LINK,
+		.ino = ino,
+		.timestamp_ns = clock_real_ns(),
+		.u.link.parent_ino = newparent,
 	};
 
 	if (!fs_name_ok(req, newname))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Life of an operation at the FUSE boundary: made by a handler, executed and queued under the store's lock,
- * answered by complete() when committed, freed by release() when no send needs its bytes. See fuse_ops.h.
+ * Life of an operation at the FUSE boundary: made by a handler, executed and queued under the
+ * store's lock, answered by complete() when committed, freed by release() when no send needs its
+ * bytes. See fuse_ops.h.
  */
 #include "fs/fuse_ops.h"
 
@@ -187,10 +188,12 @@ void fs_reply_after(struct fs *fs, struct fs_op *o, uint64_t lsn)
 }
 
 /* The record's bytes as the log and the wire will read them: the slots, kept until release. */
-static void fs_op_attach_data_locked(struct fs_op *o, const struct inode *in, const struct record *r)
+static void fs_op_attach_data_locked(struct fs_op *o, const struct inode *in,
+				     const struct record *r)
 {
 	uint64_t got = 0;
-	int n = value_refs(&in->u.value, r->u.write.offset, r->data_len, o->refs, OP_DATA_IOV_MAX, &got);
+	int n = value_refs(&in->u.value, r->u.write.offset, r->data_len, o->refs, OP_DATA_IOV_MAX,
+			   &got);
 	int i;
 
 	o->ref_count = (unsigned)n;
@@ -202,8 +205,8 @@ static void fs_op_attach_data_locked(struct fs_op *o, const struct inode *in, co
 	o->op.data_len = r->data_len;
 }
 
-int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r, struct value_stage *stage,
-			 uint32_t data_crc, struct fs_op *o)
+int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r,
+			 struct value_stage *stage, uint32_t data_crc, struct fs_op *o)
 {
 	struct inode *in = NULL;
 	int err;
@@ -231,7 +234,8 @@ int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r, stru
 	return 0;
 }
 
-/* Small data that lies in the request (xattr values): copied behind the head, for the log and the wire. */
+/* Small data that lies in the request (xattr values): copied behind the head, for the log
+ * and the wire. */
 static void fs_op_attach_copy(struct fs_op *o, const struct record *r, size_t head_bytes)
 {
 	memcpy(o->tail + head_bytes, r->data, r->data_len);
@@ -242,7 +246,8 @@ static void fs_op_attach_copy(struct fs_op *o, const struct record *r, size_t he
 }
 
 static int fs_submit_op(struct fs *fs, struct fs_op *o, struct record *r, uint32_t crc,
-			int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg),
+			int (*prepare)(struct fs *fs, struct store *st, struct record *r,
+				       void *arg),
 			void *arg)
 {
 	struct store *st = fs_lock(fs);
@@ -255,7 +260,8 @@ static int fs_submit_op(struct fs *fs, struct fs_op *o, struct record *r, uint32
 }
 
 void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, bool urgent,
-	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg), void *arg)
+	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg),
+	       void *arg)
 {
 	size_t head_bytes = record_head_bytes(r);
 	uint32_t bytes = (uint32_t)(head_bytes + r->data_len), crc = 0;

@@ -9,8 +9,8 @@
  * changes the answer waits for the commit point with that snapshot. Exactly one reply a request,
  * never with a lock held.
  *
- * Threads: handlers in "kv-fuse-N"; replies also from whoever moves the commit point. struct fs is constant
- * while workers run, but for the atomics.
+ * Threads: handlers in "kv-fuse-N"; replies also from whoever moves the commit point. struct fs is
+ * constant while workers run, but for the atomics.
  */
 #include "fs/fuse_doubt.h"
 #include "fs/fuse_metrics.h"
@@ -22,7 +22,8 @@
 #define FS_WORKERS_MAX 16
 #define FS_SPARES_MAX 32 /* started when all others wait for log room */
 #define FS_READ_BYTES_MAX RECORD_DATA_MAX
-#define FS_CACHE_SECONDS 86400.0 /* all changes come through this mount: the kernel may keep what it knows */
+/* all changes come through this mount: the kernel may keep what it knows */
+#define FS_CACHE_SECONDS 86400.0
 
 struct fs {
 	struct node *node;
@@ -83,10 +84,12 @@ struct fs_op {
 struct fs_op *fs_op_new(struct fs *fs, fuse_req_t req, enum fs_reply reply, size_t tail_bytes);
 void fs_op_free(struct fs_op *o); /* one that was never queued; puts its references */
 
-/* commit_admit() for a handler: while it waits, another worker reads requests, so reads and deletes go on. */
+/* commit_admit() for a handler: while it waits, another worker reads requests, so reads and
+ * deletes go on. */
 int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns);
 
-/* After an operation was queued: appends and sends it, or leaves that to the end of this thread's group. */
+/* After an operation was queued: appends and sends it, or leaves that to the end of
+ * this thread's group. */
 void fs_drive(struct fs *fs);
 
 /* fuse_workers.c: a worker begins or ends a wait; it has left. */
@@ -99,11 +102,12 @@ struct store *fs_lock(struct fs *fs);
 void fs_unlock(struct fs *fs, struct store *st);
 
 /*
- * Executes r as the next record and fills what the reply needs (entry, attributes); queues o. Under the lock.
- * On failure nothing happened and o is still the caller's. stage and the record's data: WRITE only.
+ * Executes r as the next record and fills what the reply needs (entry, attributes); queues o. Under
+ * the lock. On failure nothing happened and o is still the caller's. stage and the record's data:
+ * WRITE only.
  */
-int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r, struct value_stage *stage,
-			 uint32_t data_crc, struct fs_op *o);
+int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r,
+			 struct value_stage *stage, uint32_t data_crc, struct fs_op *o);
 
 /*
  * A whole mutation: room in the log, lock, prepare (may be NULL; completes or refuses r), execute,
@@ -111,7 +115,8 @@ int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r, stru
  * for deletions.
  */
 void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, bool urgent,
-	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg), void *arg);
+	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg),
+	       void *arg);
 
 /* INODE_FREE for orphans nobody holds; any thread. */
 void fs_free_inodes(struct fs *fs, const uint64_t *inos, unsigned n);
@@ -123,7 +128,8 @@ static inline bool fs_committed(const struct fs *fs, uint64_t lsn)
 	return !fs->commit || commit_point(fs->commit) >= lsn;
 }
 
-void fs_fill_entry_locked(struct fs *fs, struct inode *in, struct fuse_entry_param *ret_e); /* takes a reference */
+/* takes a reference */
+void fs_fill_entry_locked(struct fs *fs, struct inode *in, struct fuse_entry_param *ret_e);
 void fs_unref(struct fs *fs, uint64_t ino, uint64_t n); /* FORGET: drops kernel references */
 int fs_reply_refs(struct fs *fs, fuse_req_t req, const struct value_ref *refs, unsigned n);
 static inline struct fs *fs_of(fuse_req_t req)
@@ -144,18 +150,20 @@ void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 
 /* fuse_dir.c */
 void fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
-void fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi);
 void fs_list_unref(struct fs_op *o); /* the references of an FS_REPLY_LIST that could not be sent */
 
 /* fuse_write.c: values and attributes */
 void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi);
-void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi);
+void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		struct fuse_file_info *fi);
 void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
 		  struct fuse_file_info *fi);
-void fs_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
-			fuse_ino_t ino_out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
-			int flags);
+void fs_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
+			struct fuse_file_info *fi_in, fuse_ino_t ino_out, off_t off_out,
+			struct fuse_file_info *fi_out, size_t len, int flags);
 void fs_touch_atime(struct fs *fs, uint64_t ino); /* relatime, without waiting */
 
 /* fuse_name.c: names */
@@ -169,7 +177,8 @@ void fs_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	       const char *newname, unsigned flags);
 
 /* fuse_xattr.c: all answer ENOSYS unless the option xattr is given */
-void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags);
+void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+		 int flags);
 void fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);

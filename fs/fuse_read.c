@@ -15,7 +15,8 @@
 #define FS_BLOCK_BYTES 4096
 #define FS_ATIME_MAX_AGE_NS (24LL * 3600 * (int64_t)NSEC_PER_SEC)
 
-static void fs_lookup_wait(struct fs *fs, fuse_req_t req, const struct fuse_entry_param *e, uint64_t lsn)
+static void fs_lookup_wait(struct fs *fs, fuse_req_t req, const struct fuse_entry_param *e,
+			   uint64_t lsn)
 {
 	struct fs_op *o = fs_op_new(fs, req, FS_REPLY_ENTRY, 0);
 
@@ -51,8 +52,8 @@ void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		err = ENOTDIR;
 	} else {
 		in = store_lookup_locked(st, dir, name, len);
-		/* a name that is there is as new as its inode (link and rename touch it); one that is not, as
-		 * its directory */
+		/* a name that is there is as new as its inode (link and rename touch it); one that
+		 * is not, as its directory */
 		lsn = in ? in->last_lsn : dir->last_lsn;
 		if (in)
 			fs_fill_entry_locked(fs, in, &e);
@@ -178,7 +179,8 @@ static bool fs_atime_is_due(const struct fs *fs, const struct inode *in, uint64_
 		atime < (int64_t)now_ns - FS_ATIME_MAX_AGE_NS);
 }
 
-static void fs_read_wait(struct fs *fs, fuse_req_t req, const struct value_ref *refs, unsigned n, uint64_t lsn)
+static void fs_read_wait(struct fs *fs, fuse_req_t req, const struct value_ref *refs, unsigned n,
+			 uint64_t lsn)
 {
 	struct fs_op *o = fs_op_new(fs, req, FS_REPLY_REFS, 0);
 	unsigned i;
@@ -262,7 +264,9 @@ void fs_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 void fs_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct fs *fs = fs_of(req);
-	struct statvfs sv = { .f_bsize = FS_BLOCK_BYTES, .f_frsize = FS_BLOCK_BYTES, .f_namemax = RECORD_NAME_MAX };
+	struct statvfs sv = { .f_bsize = FS_BLOCK_BYTES,
+			      .f_frsize = FS_BLOCK_BYTES,
+			      .f_namemax = RECORD_NAME_MAX };
 	struct store_stats stats;
 	struct store *st = fs_lock(fs);
 
@@ -277,7 +281,8 @@ void fs_statfs(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_statfs(req, &sv);
 }
 
-/* Everything acknowledged is durable already: what is left to wait for is what is not acknowledged yet. */
+/* Everything acknowledged is durable already: what is left to wait for is what is
+ * not acknowledged yet. */
 void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
 	struct fs *fs = fs_of(req);

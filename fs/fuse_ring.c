@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rings' threads, from setting up to leaving: see fuse_ring.h. Errors: those of io_uring_setup(2) and of the
- * kernel's REGISTER command. */
+/* The rings' threads, from setting up to leaving: see fuse_ring.h. Errors: those of
+ * io_uring_setup(2) and of the kernel's REGISTER command. */
 #include "fs/fuse_ring_internal.h"
 
 #include "common/clock.h"
@@ -49,7 +49,8 @@ bool fuse_rings_offered(struct fs *fs)
 	return false;
 }
 
-/* The kernel wants a queue for each processor that there may ever be: the last of "0-N", plus one. 0: unknown. */
+/* The kernel wants a queue for each processor that there may ever be: the last of "0-N", plus
+ * one. 0: unknown. */
 static unsigned ring_processors(void)
 {
 	char line[64], *last;
@@ -67,8 +68,8 @@ static int ring_open(struct ring *r)
 {
 	struct io_uring_params p = {
 		/* one thread uses it, and gets the kernel's work only when it asks for events */
-		.flags = IORING_SETUP_SQE128 | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-			 IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+		.flags = IORING_SETUP_SQE128 | IORING_SETUP_SINGLE_ISSUER |
+			 IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
 		.cq_entries = RING_ENTRIES * 2 + 16,
 	};
 	cpu_set_t here;
@@ -104,7 +105,8 @@ static int ring_register(struct ring *r)
 	for (unsigned i = 0; i < RING_ENTRIES; i++) {
 		struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
 
-		iov[i][0] = (struct iovec){ r->entries[i].headers, sizeof(struct fuse_ring_headers) };
+		iov[i][0] =
+		    (struct iovec){ r->entries[i].headers, sizeof(struct fuse_ring_headers) };
 		iov[i][1] = (struct iovec){ r->entries[i].payload, r->rings->payload_bytes };
 		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, r->rings->fd, iov[i], 2, 0);
 		memset((uint8_t *)sqe + FUSE_RING_CMD_OFF, 0, 128 - FUSE_RING_CMD_OFF);
@@ -190,7 +192,8 @@ static bool ring_await_order(struct ring *r, int err)
 		rings->err = err;
 	pthread_cond_broadcast(&rings->changed);
 	while (rings->order == RINGS_NEW)
-		pthread_cond_wait(&rings->changed, &rings->lock); /* fuse_rings_begin() or _stop() ends it */
+		/* fuse_rings_begin() or _stop() ends it */
+		pthread_cond_wait(&rings->changed, &rings->lock);
 	begin = rings->order == RINGS_BEGIN;
 	pthread_mutex_unlock(&rings->lock);
 	return begin && !err;
@@ -240,14 +243,17 @@ static int ring_create(struct fuse_rings *rings, unsigned qid)
 	r->memory_bytes = RING_ENTRIES * each;
 	for (unsigned i = 0; i < RING_ENTRIES; i++)
 		r->entries[i] = (struct ring_entry){
-			.ring = r, .headers = &r->headers[i], .payload = r->memory + i * each + RING_LEAD_BYTES,
+			.ring = r,
+			.headers = &r->headers[i],
+			.payload = r->memory + i * each + RING_LEAD_BYTES,
 		};
 	snprintf(name, sizeof(name), "kv-ring-%u", qid);
 	r->started = thread_start(&r->thread, name, ring_thread, r) == 0;
 	return r->started ? 0 : -EAGAIN;
 }
 
-/* What libfuse reads: the INIT request passes here, which says whether the kernel would use rings. */
+/* What libfuse reads: the INIT request passes here, which says whether the kernel
+ * would use rings. */
 static ssize_t ring_read(int fd, void *buf, size_t bytes, void *userdata)
 {
 	struct fuse_rings *rings = ((struct fs *)userdata)->rings;
@@ -259,7 +265,8 @@ static ssize_t ring_read(int fd, void *buf, size_t bytes, void *userdata)
 	    in->opcode != FUSE_INIT)
 		return len;
 	memcpy(&flags, (uint8_t *)buf + sizeof(*in) + FUSE_RING_INIT_FLAGS_OFF, sizeof(flags));
-	memcpy(&flags2, (uint8_t *)buf + sizeof(*in) + FUSE_RING_INIT_IN_FLAGS2_OFF, sizeof(flags2));
+	memcpy(&flags2, (uint8_t *)buf + sizeof(*in) + FUSE_RING_INIT_IN_FLAGS2_OFF,
+	       sizeof(flags2));
 	rings->init_offers = (flags & FUSE_RING_INIT_EXT) && (flags2 & FUSE_RING_INIT_FLAGS2);
 	return len;
 }
@@ -280,7 +287,8 @@ static int rings_await_locked(struct fuse_rings *rings, const unsigned *count)
 int fuse_rings_create(struct fs *fs, struct fuse_rings **ret_rings)
 {
 	unsigned count = ring_processors();
-	struct fuse_rings *rings = count ? calloc(1, sizeof(*rings) + count * sizeof(rings->rings[0])) : NULL;
+	struct fuse_rings *rings =
+	    count ? calloc(1, sizeof(*rings) + count * sizeof(rings->rings[0])) : NULL;
 	int err = 0;
 
 	if (!rings)
@@ -342,7 +350,8 @@ void fuse_rings_stop(struct fuse_rings *rings, bool now)
 	if (now)
 		rings->stopping = true;
 	for (unsigned i = 0; i < rings->count && now; i++)
-		if (rings->rings[i].started && write(rings->rings[i].wake_fd, &one, sizeof(one)) < 0)
+		if (rings->rings[i].started &&
+		    write(rings->rings[i].wake_fd, &one, sizeof(one)) < 0)
 			diag_debug("eventfd: %s", strerror(errno));
 	for (unsigned i = 0; i < rings->count; i++) {
 		if (rings->rings[i].started)

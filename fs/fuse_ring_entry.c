@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ring's entry: the request in it becomes one piece of memory for libfuse, the answer of libfuse goes into it. Our
- * own number of the entry takes the place of the request's, so that an answer finds it. See fuse_ring.h.
+ * A ring's entry: the request in it becomes one piece of memory for libfuse, the answer of libfuse
+ * goes into it. Our own number of the entry takes the place of the request's, so that an answer
+ * finds it. See fuse_ring.h.
  */
 #include "fs/fuse_ring_internal.h"
 
@@ -22,7 +23,8 @@ static struct ring_entry *ring_entry_find(struct fuse_rings *rings, uint64_t uni
 {
 	uint64_t qid = (unique & ~RING_UNIQUE) >> 16, index = unique & 0xffff;
 
-	return qid < rings->count && index < RING_ENTRIES ? &rings->rings[qid].entries[index] : NULL;
+	return qid < rings->count && index < RING_ENTRIES ? &rings->rings[qid].entries[index]
+							  : NULL;
 }
 
 void ring_entry_handle(struct ring_entry *e)
@@ -33,9 +35,12 @@ void ring_entry_handle(struct ring_entry *e)
 	struct fuse_buf buf = { .size = in->len };
 	uint8_t *request = e->payload - fixed - sizeof(*in);
 
-	/* the kernel's own figures: a request that contradicts itself is its bug, not a reason to crash */
+	/* the kernel's own figures: a request that contradicts itself is its bug, not a
+	 * reason to crash */
 	if (in->len < sizeof(*in) + payload || fixed > sizeof(e->headers->op_in)) {
-		struct fuse_out_header out = { .len = sizeof(out), .error = -EIO, .unique = ring_entry_unique(e) };
+		struct fuse_out_header out = { .len = sizeof(out),
+					       .error = -EIO,
+					       .unique = ring_entry_unique(e) };
 		struct iovec iov = { &out, sizeof(out) };
 
 		e->commit_id = e->headers->commit_id;
@@ -98,8 +103,8 @@ static void ring_entry_hand_over(struct ring_entry *e)
 
 	e->next = atomic_load_explicit(&r->answered, memory_order_relaxed);
 	/* release: the answer's bytes; its partner is the exchange in ring_take_answered() */
-	while (!atomic_compare_exchange_weak_explicit(&r->answered, &e->next, e, memory_order_release,
-						      memory_order_relaxed))
+	while (!atomic_compare_exchange_weak_explicit(&r->answered, &e->next, e,
+						      memory_order_release, memory_order_relaxed))
 		;
 	/* can't fail: an eventfd takes 2^64 - 2 wake-ups */
 	if (!atomic_exchange(&r->woken, true) && write(r->wake_fd, &one, sizeof(one)) < 0)

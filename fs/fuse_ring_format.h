@@ -2,8 +2,9 @@
 #ifndef KVFS_FS_FUSE_RING_FORMAT_H
 #define KVFS_FS_FUSE_RING_FORMAT_H
 /*
- * The kernel's interface of FUSE over io_uring (Linux 6.14, Documentation/filesystems/fuse-io-uring.rst), which the
- * headers of older distributions lack. Host byte order: both ends are one machine.
+ * The kernel's interface of FUSE over io_uring (Linux 6.14,
+ * Documentation/filesystems/fuse-io-uring.rst), which the headers of older distributions lack. Host
+ * byte order: both ends are one machine.
  */
 #include <assert.h>
 #include <stdint.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_FS_FUSE_RING_INTERNAL_H
 #define KVFS_FS_FUSE_RING_INTERNAL_H
-/* What fuse_ring.c (threads), fuse_ring_entry.c (requests and answers) and fuse_ring_wait.c share. */
+/* What fuse_ring.c (threads), fuse_ring_entry.c (requests and answers)
+ * and fuse_ring_wait.c share. */
 #include "fs/fuse_ops.h"
 #include "fs/fuse_ring.h"
 #include "fs/fuse_ring_format.h"
@@ -9,7 +10,8 @@
 #include <liburing.h>
 
 #define RING_ENTRIES 128        /* requests of one processor that may be under way */
-#define RING_LEAD_BYTES 4096    /* before each payload: a request is put together without moving its data */
+/* before each payload: a request is put together without moving its data */
+#define RING_LEAD_BYTES 4096
 #define RING_WAKE_DATA UINT64_MAX
 #define RING_UNIQUE (1ULL << 63) /* of the unique numbers that we give to libfuse */
 
@@ -32,7 +34,8 @@ struct ring {
 	_Atomic bool woken;         /* wake_fd was written and not yet seen */
 	_Atomic(struct ring_entry *) answered; /* by other threads: a stack */
 	unsigned live;              /* entries the kernel has or we answer; its thread's alone */
-	bool drive;                 /* records were queued since the last commit_drive(); its thread's alone */
+	/* records were queued since the last commit_drive(); its thread's alone */
+	bool drive;
 	struct ring_entry *entries; /* RING_ENTRIES */
 	struct fuse_ring_headers *headers;
 	uint8_t *memory;
@@ -57,7 +60,8 @@ struct fuse_rings {
 	size_t payload_bytes;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	enum { RINGS_NEW, RINGS_BEGIN, RINGS_ABANDONED } order; /* lock: what the threads are to do */
+	/* lock: what the threads are to do */
+	enum { RINGS_NEW, RINGS_BEGIN, RINGS_ABANDONED } order;
 	unsigned ready, begun;      /* lock: threads that got that far */
 	int err;                    /* lock: the first failure of any */
 	_Atomic bool init_done;     /* the INIT request is answered */
@@ -81,7 +85,8 @@ bool ring_entry_may_wait(const struct ring_entry *e);
 /* Gives e's answer to the kernel with the next submission. The ring's thread. */
 void ring_entry_commit(struct ring_entry *e);
 
-/* What libfuse sends: answers of requests that came by a ring, the INIT answer (with our flag set), all else. */
+/* What libfuse sends: answers of requests that came by a ring, the INIT answer (with our flag
+ * set), all else. */
 ssize_t ring_writev(int fd, struct iovec *iov, int count, void *userdata);
 
 /* fuse_ring_wait.c */

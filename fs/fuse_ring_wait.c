@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests that came by a ring and may have to wait for log room: threads "kv-wait-N", started as they are needed,
- * take them in turn. A request waits here as long as a worker of /dev/fuse would. See fuse_ring.h.
+ * Requests that came by a ring and may have to wait for log room: threads "kv-wait-N", started as
+ * they are needed, take them in turn. A request waits here as long as a worker of /dev/fuse would.
+ * See fuse_ring.h.
  */
 #include "fs/fuse_ring_internal.h"
 
@@ -76,7 +77,8 @@ void ring_wait_stop(struct ring_wait *w)
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 	for (unsigned i = 0; i < w->count; i++)
-		pthread_join(w->threads[i], NULL); /* a handler's wait ends at the request's deadline */
+		/* a handler's wait ends at the request's deadline */
+		pthread_join(w->threads[i], NULL);
 	w->count = 0;
 }
 

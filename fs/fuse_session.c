@@ -49,7 +49,8 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	unsigned on = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
 		      FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
 
-	on |= fs->mirror ? FUSE_CAP_AUTO_INVAL_DATA : FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_CACHE_SYMLINKS;
+	on |= fs->mirror ? FUSE_CAP_AUTO_INVAL_DATA :
+			   FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_CACHE_SYMLINKS;
 	conn->want = (conn->want & ~off) | (on & conn->capable);
 	conn->max_write = RECORD_DATA_MAX;
 	conn->max_background = FS_BACKGROUND_MAX;
@@ -191,7 +192,9 @@ void fs_own_root(struct fs *fs)
 		.opcode = RECORD_SETATTR,
 		.ino = STORE_ROOT_INO,
 		.timestamp_ns = clock_real_ns(),
-		.u.setattr = { .valid_mask = RECORD_SET_UID | RECORD_SET_GID, .uid = geteuid(), .gid = getegid() },
+		.u.setattr = { .valid_mask = RECORD_SET_UID | RECORD_SET_GID,
+			       .uid = geteuid(),
+			       .gid = getegid() },
 	};
 	struct store *st;
 	bool is_new;
@@ -234,7 +237,8 @@ static struct fuse_session *fs_new_session(struct fs *fs)
 	return se;
 }
 
-/* What fusermount3 (for ordinary users) wrote on what it took for stderr, as libfuse's last word. */
+/* What fusermount3 (for ordinary users) wrote on what it took for stderr, as
+ * libfuse's last word. */
 static void fs_take_message(int fd)
 {
 	ssize_t len = pread(fd, fs_fuse_message, sizeof(fs_fuse_message) - 1, 0);
@@ -245,13 +249,15 @@ static void fs_take_message(int fd)
 	fs_fuse_message[len] = '\0';
 	fs_fuse_message[strcspn(fs_fuse_message, "\n")] = '\0';
 	if (strncmp(fs_fuse_message, prefix, strlen(prefix)) == 0)
-		memmove(fs_fuse_message, fs_fuse_message + strlen(prefix), strlen(fs_fuse_message + strlen(prefix)) + 1);
+		memmove(fs_fuse_message, fs_fuse_message + strlen(prefix),
+			strlen(fs_fuse_message + strlen(prefix)) + 1);
 }
 
 /* fuse_session_mount() with what its helper says kept for the one line that we print. */
 static int fs_session_mount(struct fs *fs, const char *mountpoint)
 {
-	int said = memfd_create("fusermount3", MFD_CLOEXEC), kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	int said = memfd_create("fusermount3", MFD_CLOEXEC),
+	    kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
 	int err;
 
 	if (said >= 0 && kept >= 0)
@@ -286,7 +292,8 @@ int fs_mount(struct fs *fs, const char *mountpoint, char why[NODE_WHY_BYTES])
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "cannot mount on %s: %s%s", mountpoint,
 			 fs_fuse_message[0] ? fs_fuse_message : strerror(-err),
-			 access("/dev/fuse", F_OK) == 0 ? "" : " (there is no /dev/fuse: modprobe fuse)");
+			 access("/dev/fuse", F_OK) == 0 ?
+				 "" : " (there is no /dev/fuse: modprobe fuse)");
 		free(fs->mountpoint);
 		fs->mountpoint = NULL;
 		return -EIO;

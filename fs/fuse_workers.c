@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The threads that serve FUSE requests ("kv-fuse-N"): each reads a request and runs its handler. A handler may wait
- * only for log room; when all do, a spare worker starts, so that reads and deletes go on.
+ * The threads that serve FUSE requests ("kv-fuse-N"): each reads a request and runs its handler. A
+ * handler may wait only for log room; when all do, a spare worker starts, so that reads and deletes
+ * go on.
  */
 #include "fs/fuse_ring.h"
 #include "fs/fuse_session.h"
@@ -23,7 +24,8 @@
 #define FS_KICK_NS (10 * NSEC_PER_MSEC) /* between signals to a worker that is to leave */
 #define FS_KICK_SIGNAL SIGUSR1
 
-/* Of a request that came by a ring: libfuse would look for it under the kernel's number. We interrupt nothing. */
+/* Of a request that came by a ring: libfuse would look for it under the kernel's
+ * number. We interrupt nothing. */
 static bool fs_is_interrupt(const struct fs *fs, const struct fuse_buf *buf)
 {
 	return fs->rings && ((const struct fuse_in_header *)buf->mem)->opcode == FUSE_INTERRUPT;
@@ -60,7 +62,8 @@ void fs_worker_left(struct fs *fs)
 {
 	uint64_t one = 1;
 
-	if (atomic_fetch_sub(&fs->workers_running, 1) == 1 && write(fs->ended_fd, &one, sizeof(one)) < 0)
+	if (atomic_fetch_sub(&fs->workers_running, 1) == 1 &&
+	    write(fs->ended_fd, &one, sizeof(one)) < 0)
 		diag_debug("eventfd: %s", strerror(errno));
 }
 
@@ -97,8 +100,9 @@ static unsigned fs_workers_wanted(const struct fs *fs)
 
 	if (fs->node->opt->threads)
 		return fs->node->opt->threads;
-	/* An append takes a microsecond there: a worker to two processors leaves room for the clients (measured on
-	 * two: a third more puts). On a disk workers wait for the medium, and more of them share an append. */
+	/* An append takes a microsecond there: a worker to two processors leaves room for the
+	 * clients (measured on two: a third more puts). On a disk workers wait for the medium, and
+	 * more of them share an append. */
 	if (fs_log_is_memory(fs))
 		cpus = cpus < 4 ? 1 : cpus / 2;
 	else if (cpus < 2)
@@ -120,7 +124,8 @@ static int fs_start_workers(struct fs *fs, unsigned workers)
 	return err;
 }
 
-/* A worker for the device answers the first request of all; then the kernel may go over to the rings. */
+/* A worker for the device answers the first request of all; then the kernel may go over
+ * to the rings. */
 static int fs_serve_rings(struct fs *fs)
 {
 	int err = fs_start_workers(fs, 1);
@@ -158,7 +163,8 @@ void fs_worker_waits(struct fs *fs)
 	fs->workers_waiting++;
 	if (fs->workers_waiting == fs->worker_count && !fs->stopping &&
 	    fs->worker_count < FS_WORKERS_MAX + FS_SPARES_MAX)
-		(void)fs_worker_start_locked(fs); /* without it requests wait for this one's deadline */
+		/* without it requests wait for this one's deadline */
+		(void)fs_worker_start_locked(fs);
 	pthread_mutex_unlock(&fs->workers_lock);
 }
 

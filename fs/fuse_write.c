@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of values and attributes: write, setattr, fallocate, copy_file_range, relatime. See fuse_ops.h. */
+/* Changes of values and attributes: write, setattr, fallocate, copy_file_range,
+ * relatime. See fuse_ops.h. */
 #include "fs/fuse_ops.h"
 
 #include "common/clock.h"
@@ -26,8 +27,8 @@ static int fs_write_hint(struct fs *fs, uint64_t ino, uint64_t *ret_size)
 	return err;
 }
 
-static int fs_write_execute(struct fs *fs, struct record *r, struct value_stage *stage, uint32_t crc,
-			    struct fs_op *o)
+static int fs_write_execute(struct fs *fs, struct record *r, struct value_stage *stage,
+			    uint32_t crc, struct fs_op *o)
 {
 	struct store *st = fs_lock(fs);
 	int err = fs_op_execute_locked(fs, st, r, stage, crc, o);
@@ -77,7 +78,8 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	fuse_reply_err(req, -err);
 }
 
-/* Signed nanoseconds since 1970, as the record's 64 bits; what they can't hold (years before 1678, after
+/* Signed nanoseconds since 1970, as the record's 64 bits; what they can't hold (years before 1678,
+ * after
  * 2262) becomes the nearest they can. */
 static uint64_t fs_timespec_ns(const struct timespec *ts)
 {
@@ -118,7 +120,8 @@ static int fs_setattr_prepare(struct fs *fs, struct store *st, struct record *r,
 	return 0;
 }
 
-void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
+void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		struct fuse_file_info *fi)
 {
 	struct record r = { .opcode = RECORD_SETATTR, .ino = ino, .timestamp_ns = clock_real_ns() };
 
@@ -139,7 +142,8 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, s
 		r.u.setattr.size = (uint64_t)attr->st_size;
 	}
 	fs_setattr_times(&r, attr, to_set);
-	fs_submit(fs_of(req), req, FS_REPLY_ATTR, &r, to_set & FUSE_SET_ATTR_SIZE, fs_setattr_prepare, NULL);
+	fs_submit(fs_of(req), req, FS_REPLY_ATTR, &r, to_set & FUSE_SET_ATTR_SIZE,
+		  fs_setattr_prepare, NULL);
 }
 
 void fs_touch_atime(struct fs *fs, uint64_t ino)
@@ -165,7 +169,9 @@ static int fs_regular_prepare(struct fs *fs, struct store *st, struct record *r,
 void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
 		  struct fuse_file_info *fi)
 {
-	struct record r = { .opcode = RECORD_FALLOCATE, .ino = ino, .timestamp_ns = clock_real_ns() };
+	struct record r = { .opcode = RECORD_FALLOCATE,
+			    .ino = ino,
+			    .timestamp_ns = clock_real_ns() };
 	int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
 	if (mode != 0 && mode != FALLOC_FL_KEEP_SIZE && mode != punch &&
@@ -187,13 +193,15 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	fs_submit(fs_of(req), req, FS_REPLY_OK, &r, mode == punch, fs_regular_prepare, NULL);
 }
 
-/* The answer of a copy is known under the lock only (the source's size): it goes through the operation. */
+/* The answer of a copy is known under the lock only (the source's size): it goes
+ * through the operation. */
 static int fs_copy_clip_locked(struct store *st, struct record *r)
 {
 	struct inode *src = store_inode_locked(st, r->u.copy.src_ino);
 	struct inode *dst = store_inode_locked(st, r->ino);
 	uint64_t src_off = r->u.copy.src_offset, dst_off = r->u.copy.dst_offset;
-	uint64_t len = r->u.copy.length, apart = src_off > dst_off ? src_off - dst_off : dst_off - src_off;
+	uint64_t len = r->u.copy.length,
+		 apart = src_off > dst_off ? src_off - dst_off : dst_off - src_off;
 
 	if (!src || !dst)
 		return -ENOENT;
@@ -223,14 +231,18 @@ static int fs_copy_execute(struct fs *fs, struct record *r, struct fs_op *o)
 	return err;
 }
 
-void fs_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
-			fuse_ino_t ino_out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
-			int flags)
+void fs_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
+			struct fuse_file_info *fi_in, fuse_ino_t ino_out, off_t off_out,
+			struct fuse_file_info *fi_out, size_t len, int flags)
 {
 	struct fs *fs = fs_of(req);
 	struct record r = {
-		.opcode = RECORD_COPY, .ino = ino_out, .timestamp_ns = clock_real_ns(),
-		.u.copy = { .src_ino = ino_in, .src_offset = (uint64_t)off_in, .dst_offset = (uint64_t)off_out,
+		.opcode = RECORD_COPY,
+		.ino = ino_out,
+		.timestamp_ns = clock_real_ns(),
+		.u.copy = { .src_ino = ino_in,
+			    .src_offset = (uint64_t)off_in,
+			    .dst_offset = (uint64_t)off_out,
 			    .length = len < FS_COPY_BYTES_MAX ? len : FS_COPY_BYTES_MAX },
 	};
 	uint32_t bytes = (uint32_t)record_head_bytes(&r);

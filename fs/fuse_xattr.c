@@ -45,12 +45,18 @@ static int fs_setxattr_prepare(struct fs *fs, struct store *st, struct record *r
 	return 0;
 }
 
-void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+		 int flags)
 {
 	struct fs *fs = fs_of(req);
 	struct record r = {
-		.opcode = RECORD_SETXATTR, .ino = ino, .timestamp_ns = clock_real_ns(), .name = name,
-		.name_len = (uint32_t)strlen(name), .data = value, .data_len = (uint32_t)size,
+		.opcode = RECORD_SETXATTR,
+		.ino = ino,
+		.timestamp_ns = clock_real_ns(),
+		.name = name,
+		.name_len = (uint32_t)strlen(name),
+		.data = value,
+		.data_len = (uint32_t)size,
 	};
 
 	if (!fs_xattr_ok(fs, req, name))
@@ -66,7 +72,10 @@ void fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct fs *fs = fs_of(req);
 	struct record r = {
-		.opcode = RECORD_REMOVEXATTR, .ino = ino, .timestamp_ns = clock_real_ns(), .name = name,
+		.opcode = RECORD_REMOVEXATTR,
+		.ino = ino,
+		.timestamp_ns = clock_real_ns(),
+		.name = name,
 		.name_len = (uint32_t)strlen(name),
 	};
 	int flags = XATTR_REPLACE;

@@ -31,7 +31,8 @@ static struct htable_node **bucket_at(const struct htable *h, size_t i)
 	return &h->parts[part][i - part_first(part)];
 }
 
-/* Buckets below the split point are addressed by one more bit of the hash than those not yet split. */
+/* Buckets below the split point are addressed by one more bit of the hash than those
+ * not yet split. */
 static size_t index_of(const struct htable *h, uint64_t hash)
 {
 	size_t base = (size_t)1 << (63 - __builtin_clzl(h->buckets));

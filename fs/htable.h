@@ -2,12 +2,14 @@
 #ifndef KVFS_FS_HTABLE_H
 #define KVFS_FS_HTABLE_H
 /*
- * An intrusive hash table that grows by linear hashing: each insertion splits at most one bucket, so there is
- * no pause to rehash, no helper thread and no grace period, and a member costs 16 bytes (its link and one
- * bucket). Used instead of urcu's rculfhash because every user of the store holds its mutex anyway, and
- * rculfhash's 32 to 48 bytes a member do not fit the store's 256 bytes a key. It never shrinks.
+ * An intrusive hash table that grows by linear hashing: each insertion splits at most one bucket,
+ * so there is no pause to rehash, no helper thread and no grace period, and a member costs 16 bytes
+ * (its link and one bucket). Used instead of urcu's rculfhash because every user of the store holds
+ * its mutex anyway, and rculfhash's 32 to 48 bytes a member do not fit the store's 256 bytes a key.
+ * It never shrinks.
  *
- * Threads: the owner's lock. Nothing here fails: when memory for buckets is short, chains grow longer.
+ * Threads: the owner's lock. Nothing here fails: when memory for buckets is short, chains grow
+ * longer.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +24,8 @@ struct htable_node {
 struct htable {
 	uint64_t (*hash)(const struct htable_node *n);
 	size_t count, buckets;
-	struct htable_node **parts[HTABLE_PARTS_MAX]; /* part k > 0 has as many buckets as all before it */
+	/* part k > 0 has as many buckets as all before it */
+	struct htable_node **parts[HTABLE_PARTS_MAX];
 };
 
 /* -ENOMEM */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which objects a checkpoint must write, and their state when it began: marks, captures, tombstones. The
- * states are in image_internal.h. Everything here runs under the store's lock, in the store's changes.
+ * Which objects a checkpoint must write, and their state when it began: marks, captures,
+ * tombstones. The states are in image_internal.h. Everything here runs under the store's lock, in
+ * the store's changes.
  */
 #include "fs/image_internal.h"
 
@@ -65,7 +66,8 @@ static uint32_t min_u32(uint64_t a, uint32_t b)
 	return a < b ? (uint32_t)a : b;
 }
 
-static void fill_inode(const struct inode *in, uint64_t value_size, struct image_item *it, struct image_out *out)
+static void fill_inode(const struct inode *in, uint64_t value_size, struct image_item *it,
+		       struct image_out *out)
 {
 	it->type = IMAGE_ITEM_INODE;
 	it->ino = in->ino;
@@ -125,7 +127,8 @@ static void fill_chunk(const struct value_chunk *c, uint64_t value_size, struct 
 	out->slot = c->slot;
 }
 
-void image_out_fill(struct image *im, const struct image_obj *obj, uint64_t value_size, struct image_out *out)
+void image_out_fill(struct image *im, const struct image_obj *obj, uint64_t value_size,
+		    struct image_out *out)
 {
 	struct image_item it = { 0 };
 
@@ -159,7 +162,8 @@ static bool is_frozen(const struct image *im, const struct image_obj *obj)
 	return obj->seg <= im->clean_upto;
 }
 
-/* Keeps the object's state for the running checkpoint. value_size: of the inode, before the change. */
+/* Keeps the object's state for the running checkpoint. value_size: of the inode,
+ * before the change. */
 static void capture(struct image *im, struct image_obj *obj, uint64_t value_size)
 {
 	uint8_t head[IMAGE_HEAD_MAX];
@@ -207,7 +211,8 @@ static uint32_t estimate_bytes(const struct image_obj *obj)
 		if (S_ISREG(in->mode) && in->u.value.height == 0 && in->u.value.u.slot)
 			bytes += min_u32(in->u.value.size, in->u.value.u.slot->cap);
 	} else if (obj->kind == IMAGE_NAME) {
-		bytes += sizeof(struct image_name_item) + caa_container_of(obj, struct name, img)->len;
+		bytes += sizeof(struct image_name_item) +
+			 caa_container_of(obj, struct name, img)->len;
 	} else {
 		bytes += sizeof(struct image_chunk_item) +
 			 caa_container_of(obj, struct value_chunk, img)->slot->cap;
@@ -224,7 +229,8 @@ void image_obj_make_dirty(struct image *im, struct image_obj *obj)
 	cds_list_add_tail(&obj->node, &im->dirty);
 }
 
-static void touch(struct image *im, struct image_obj *obj, enum image_kind kind, uint64_t value_size)
+static void touch(struct image *im, struct image_obj *obj, enum image_kind kind,
+		  uint64_t value_size)
 {
 	if (image_obj_is_listed(obj) && obj->seg == 0 && obj->parity == im->parity)
 		return; /* dirty already */
@@ -258,7 +264,8 @@ void image_inode_resized(struct image *im, struct inode *in)
 {
 	uint32_t bytes = estimate_bytes(&in->img);
 
-	assert(image_obj_is_listed(&in->img) && in->img.seg == 0); /* touched by the same operation */
+	/* touched by the same operation */
+	assert(image_obj_is_listed(&in->img) && in->img.seg == 0);
 	im->dirty_bytes += bytes;
 	im->dirty_bytes -= in->img.bytes;
 	in->img.bytes = bytes & ESTIMATE_MAX;

@@ -102,10 +102,12 @@ static int check_inode(const struct image_item *it)
 			return -EBADMSG;
 		if (it->chunked)
 			return it->cap ? -EBADMSG : 0;
-		return it->size > VALUE_CHUNK_BYTES || (it->cap && it->bytes_len != it->size) ? -EBADMSG : 0;
+		return it->size > VALUE_CHUNK_BYTES || (it->cap && it->bytes_len != it->size) ?
+			       -EBADMSG : 0;
 	case S_IFDIR:
-		return it->cookie < STORE_COOKIE_FIRST || it->cookie >= UINT64_MAX >> 1 || it->parent_ino == 0 ||
-		       it->bytes_len ? -EBADMSG : 0;
+		return it->cookie < STORE_COOKIE_FIRST || it->cookie >= UINT64_MAX >> 1 ||
+				       it->parent_ino == 0 || it->bytes_len ?
+			       -EBADMSG : 0;
 	case S_IFLNK:
 		return it->text_len == 0 || it->text_len > RECORD_SYMLINK_MAX || it->bytes_len ||
 		       memchr(it->text, 0, it->text_len) ? -EBADMSG : 0;
@@ -190,7 +192,8 @@ static int decode_chunk(const uint8_t *data, size_t len, struct image_item *it)
 	it->bytes_len = get_be32(&d->len);
 	it->bytes = data + sizeof(*d);
 	if (it->ino == 0 || it->first >= VALUE_SIZE_MAX / VALUE_CHUNK_BYTES || it->cap == 0 ||
-	    it->cap > SLAB_SLOT_MAX || it->bytes_len > it->cap || len != sizeof(*d) + (size_t)it->bytes_len)
+	    it->cap > SLAB_SLOT_MAX || it->bytes_len > it->cap ||
+	    len != sizeof(*d) + (size_t)it->bytes_len)
 		return -EBADMSG;
 	return 0;
 }
@@ -199,7 +202,8 @@ static int decode_gone(const uint8_t *data, size_t len, struct image_item *it)
 {
 	const struct image_chunks_gone_item *d = (const struct image_chunks_gone_item *)data;
 
-	if (len != (it->type == IMAGE_ITEM_INODE_GONE ? sizeof(struct image_inode_gone_item) : sizeof(*d)))
+	if (len !=
+	    (it->type == IMAGE_ITEM_INODE_GONE ? sizeof(struct image_inode_gone_item) : sizeof(*d)))
 		return -EBADMSG;
 	it->ino = get_be64(data);
 	if (it->ino == 0)

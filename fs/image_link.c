@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of loading a checkpoint: puts names into their directories in cookie order and checks that all that
- * was loaded fits together. Counts nothing into the state that the items did not say. Under the store's lock.
+ * The end of loading a checkpoint: puts names into their directories in cookie order and checks
+ * that all that was loaded fits together. Counts nothing into the state that the items did not say.
+ * Under the store's lock.
  */
 #include "fs/image_internal.h"
 
@@ -25,8 +26,9 @@ static int bad(struct linker *x, const char *why)
 /* A name: to its directory (unsorted), and one more for the inode it refers to. */
 static int link_name(struct linker *x, struct name *n)
 {
-	struct inode *dir = x->dir && x->dir->ino == n->parent_ino ? x->dir :
-								     store_inode_locked(x->st, n->parent_ino);
+	struct inode *dir = x->dir && x->dir->ino == n->parent_ino ?
+				    x->dir :
+				    store_inode_locked(x->st, n->parent_ino);
 	struct inode *in = store_inode_locked(x->st, n->ino);
 
 	if (!dir || !S_ISDIR(dir->mode) || dir->nlink == 0)
@@ -101,7 +103,8 @@ static int check_inode(struct linker *x, struct inode *in)
 	return 0;
 }
 
-/* Everything that was loaded is on a list, in the order it was written, which memory and cookies follow. */
+/* Everything that was loaded is on a list, in the order it was written, which memory
+ * and cookies follow. */
 static int walk_list(struct linker *x, struct cds_list_head *list, bool inodes)
 {
 	struct image_obj *obj;
@@ -137,7 +140,8 @@ int image_link_locked(struct image *im, const struct ckpt_info *info, const char
 	int err;
 
 	x.st->next_ino = info->next_ino > STORE_ROOT_INO ? info->next_ino : STORE_ROOT_INO + 1;
-	if (!root || !S_ISDIR(root->mode) || root->u.parent_ino != STORE_ROOT_INO || root->nlink == 0)
+	if (!root || !S_ISDIR(root->mode) || root->u.parent_ino != STORE_ROOT_INO ||
+	    root->nlink == 0)
 		err = bad(&x, "no root directory");
 	else
 		err = walk(&x, false);

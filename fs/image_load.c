@@ -29,7 +29,8 @@ static int bad(struct loader *x, const char *why)
 }
 
 /* The object's newest copy is the item in seg. */
-static void place(struct loader *x, struct image_obj *obj, enum image_kind kind, uint32_t seg, uint32_t bytes)
+static void place(struct loader *x, struct image_obj *obj, enum image_kind kind, uint32_t seg,
+		  uint32_t bytes)
 {
 	image_obj_detach(x->im, obj);
 	obj->kind = kind & 7;
@@ -319,7 +320,8 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
 		x->progress(x->ctx, done, total);
 }
 
-/* Room in the tables, so that they need not grow step by step: a key's items take some 180 bytes at least. */
+/* Room in the tables, so that they need not grow step by step: a key's items take some 180
+ * bytes at least. */
 static void reserve(struct store *st, const struct ckpt_info *info)
 {
 	uint64_t keys = info->bytes / 180;
@@ -332,7 +334,8 @@ static void reserve(struct store *st, const struct ckpt_info *info)
 }
 
 int image_load(struct image *im, struct ckpt *c, const struct ckpt_info *info,
-	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx, const char **ret_why)
+	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+	       const char **ret_why)
 {
 	const struct ckpt_read_ops ops = { on_item, on_progress };
 	struct loader x = { .im = im, .st = im->st, .progress = progress, .ctx = ctx };

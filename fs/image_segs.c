@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The segments of the kept checkpoint: who lives there, how many bytes, and which to clean. Store's lock. */
+/* The segments of the kept checkpoint: who lives there, how many bytes, and which to
+ * clean. Store's lock. */
 #include "fs/image_internal.h"
 
 #include <errno.h>
@@ -110,7 +111,8 @@ uint32_t image_segs_choose(struct image *im)
 		if (!worth && s->live_bytes)
 			break;
 		budget -= s->live_bytes < budget ? s->live_bytes : budget;
-		total -= s->total_bytes - (s->live_bytes < s->total_bytes ? s->live_bytes : s->total_bytes);
+		total -= s->total_bytes -
+			 (s->live_bytes < s->total_bytes ? s->live_bytes : s->total_bytes);
 		n++;
 	}
 	return n ? im->seg_base + n - 1 : 0;

@@ -132,7 +132,8 @@ static int write_tombs(struct writer *x)
 	return 0;
 }
 
-/* The written batch's objects that are still as they were now live in the segments that got them. */
+/* The written batch's objects that are still as they were now live in the segments
+ * that got them. */
 static int settle_locked(struct writer *x)
 {
 	struct image *im = x->im;
@@ -213,7 +214,8 @@ static int next_batch(struct writer *x)
 		struct image_obj *obj;
 
 		if (!cds_list_empty(&im->captures)) {
-			take_capture(x, cds_list_first_entry(&im->captures, struct image_capture, node));
+			take_capture(x, cds_list_first_entry(&im->captures, struct image_capture,
+							     node));
 			continue;
 		}
 		obj = next_frozen(im);
@@ -285,7 +287,8 @@ static bool undo_slice_locked(struct writer *x)
 	struct image *im = x->im;
 
 	while (!cds_list_empty(&im->captures)) {
-		struct image_capture *cap = cds_list_first_entry(&im->captures, struct image_capture, node);
+		struct image_capture *cap =
+			cds_list_first_entry(&im->captures, struct image_capture, node);
 
 		cds_list_del(&cap->node);
 		image_out_put(im, &cap->out);
@@ -365,8 +368,8 @@ static int write_all(struct writer *x, struct ckpt *c, uint64_t epoch, struct ck
 	return ckpt_commit(x->w, first_kept(x), x->next_ino, ret_info);
 }
 
-int image_write(struct image *im, struct ckpt *c, uint64_t epoch, const struct image_write_ops *ops, void *ctx,
-		struct ckpt_info *ret_info)
+int image_write(struct image *im, struct ckpt *c, uint64_t epoch, const struct image_write_ops *ops,
+		void *ctx, struct ckpt_info *ret_info)
 {
 	struct writer *x = malloc(sizeof(*x));
 	bool tomb_lost;

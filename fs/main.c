@@ -16,13 +16,16 @@ static const struct command {
 	const char *synopsis;
 	const char *help;
 } commands[] = {
-	{ "mount", cmd_mount, "[-f] [-o OPTIONS] VOLUME MOUNTPOINT", "serve a volume as the primary" },
-	{ "mirror", cmd_mirror, "[-f] [-o OPTIONS] VOLUME [MOUNTPOINT]", "keep a copy of a primary's volume" },
+	{ "mount", cmd_mount, "[-f] [-o OPTIONS] VOLUME MOUNTPOINT",
+	  "serve a volume as the primary" },
+	{ "mirror", cmd_mirror, "[-f] [-o OPTIONS] VOLUME [MOUNTPOINT]",
+	  "keep a copy of a primary's volume" },
 	{ "umount", cmd_umount, "WHERE", "checkpoint, unmount, and wait for the end" },
 	{ "status", cmd_status, "[--json] [--digest] WHERE", "show the state of what is served" },
 	{ "top", cmd_top, "[--once] [--json] [--interval SEC] WHERE", "watch what is served" },
 	{ "checkpoint", cmd_checkpoint, "WHERE", "make a checkpoint now" },
-	{ "doctor", cmd_doctor, "[--json] [--root DIR]", "check what a deployment needs of this machine" },
+	{ "doctor", cmd_doctor, "[--json] [--root DIR]",
+	  "check what a deployment needs of this machine" },
 	{ "bench", cmd_bench, "--dir DIR [...]", "measure any directory with a key-value load" },
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -32,13 +35,17 @@ static void main_usage(FILE *out)
 	char left[64];
 	size_t i;
 
-	fprintf(out, "usage: kvfs COMMAND [...]\n\n"
-		     "A replicated key-value store that programs use as files. WHERE is a volume or a mount point.\n\n");
+	fprintf(out,
+		"usage: kvfs COMMAND [...]\n\n"
+		"A replicated key-value store that programs use as files. WHERE is a volume or a "
+		"mount point.\n\n");
 	for (i = 0; i < COMMAND_COUNT; i++) {
 		snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].synopsis);
 		fprintf(out, "  kvfs %-46s  %s\n", left, commands[i].help);
 	}
-	fprintf(out, "\nkvfs COMMAND --help says more; kvfs --version prints the version. Volumes are made by mkfs.kvfs.\n");
+	fprintf(out,
+		"\nkvfs COMMAND --help says more; kvfs --version prints the version. Volumes are "
+		"made by mkfs.kvfs.\n");
 }
 
 /* What was printed has to have arrived. */
@@ -63,7 +70,8 @@ int main(int argc, char **argv)
 		main_usage(stderr);
 		return CMD_USAGE;
 	}
-	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+	    strcmp(argv[1], "help") == 0) {
 		main_usage(stdout);
 		return CMD_OK;
 	}

@@ -94,7 +94,8 @@ static void view_send(struct view *v, uint64_t *inos, size_t count)
 	qsort(inos, count, sizeof(*inos), view_compare);
 	for (i = 0; i < count; i++) {
 		if (i == 0 || inos[i] != inos[i - 1])
-			fuse_lowlevel_notify_inval_inode(v->fs->se, inos[i], 0, 0); /* -ENOENT: not known */
+			/* -ENOENT: not known */
+			fuse_lowlevel_notify_inval_inode(v->fs->se, inos[i], 0, 0);
 	}
 	metric_add(v->fs->metrics.view_told, count);
 }

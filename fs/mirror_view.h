@@ -18,6 +18,7 @@ void view_destroy(struct view *v);                      /* joins it; NULL is fin
 bool view_wants_locked(struct view *v, struct store *st, const struct record *r);
 void view_note(struct view *v, uint64_t ino);
 void view_flush(struct view *v);        /* what was noted is to be sent now */
-void view_note_resync(struct view *v);  /* reference counts were lost: from now on every change is told */
+/* reference counts were lost: from now on every change is told */
+void view_note_resync(struct view *v);
 
 #endif

@@ -52,7 +52,8 @@ int mountpoint_absolute(const char *path, char ret_abs[PATH_MAX])
 		if (!realpath(dir, parent))
 			return -errno;
 	}
-	if (snprintf(ret_abs, PATH_MAX, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, base) >= PATH_MAX)
+	if (snprintf(ret_abs, PATH_MAX, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, base) >=
+	    PATH_MAX)
 		return -ENAMETOOLONG;
 	return 0;
 }
@@ -64,7 +65,8 @@ static void mountinfo_unescape(char *text)
 
 	for (; *text; text++) {
 		if (text[0] == '\\' && text[1] >= '0' && text[1] <= '3' && text[2] && text[3]) {
-			*out++ = (char)((text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0'));
+			*out++ =
+			    (char)((text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0'));
 			text += 3;
 		} else {
 			*out++ = *text;
@@ -126,8 +128,9 @@ static int mountpoint_refuse(int err, const char *abs, const char *what, char *w
 }
 
 /*
- * Asks by statfs, since the kernel may answer stat from its cache when the daemon is long gone. A dying daemon lets it
- * wait until it is gone, a stuck one for ever: so a child asks, which can be given up.
+ * Asks by statfs, since the kernel may answer stat from its cache when the daemon is long gone. A
+ * dying daemon lets it wait until it is gone, a stuck one for ever: so a child asks, which can be
+ * given up.
  */
 bool mountpoint_is_stale(const struct mount_info *info)
 {
@@ -140,7 +143,9 @@ bool mountpoint_is_stale(const struct mount_info *info)
 	if (pid == 0) {
 		struct statfs sf;
 
-		_exit(statfs(info->point, &sf) != 0 && (errno == ENOTCONN || errno == ECONNABORTED) ? 1 : 0);
+		_exit(statfs(info->point, &sf) != 0 && (errno == ENOTCONN || errno == ECONNABORTED)
+			  ? 1
+			  : 0);
 	}
 	p.fd = pidfd_open(pid, 0);
 	if (p.fd < 0 || poll(&p, 1, MOUNTPOINT_ASK_MS) <= 0) {
@@ -179,7 +184,8 @@ static bool mountpoint_covers(const char *outer, const char *inner)
 {
 	size_t len = strlen(outer);
 
-	return strncmp(outer, inner, len) == 0 && (inner[len] == '/' || inner[len] == '\0' || len == 1);
+	return strncmp(outer, inner, len) == 0 &&
+	       (inner[len] == '/' || inner[len] == '\0' || len == 1);
 }
 
 int mountpoint_check_volume(const char *abs, const char *volume, char *why, size_t why_cap)
@@ -188,8 +194,10 @@ int mountpoint_check_volume(const char *abs, const char *volume, char *why, size
 
 	if (!hides && !mountpoint_covers(volume, abs))
 		return 0;
-	return mountpoint_refuse(-EINVAL, abs, hides ? "would hide the volume itself; name a directory elsewhere" :
-				 "lies in the volume; name a directory elsewhere", why, why_cap);
+	return mountpoint_refuse(-EINVAL, abs,
+				 hides ? "would hide the volume itself; name a directory elsewhere"
+				       : "lies in the volume; name a directory elsewhere",
+				 why, why_cap);
 }
 
 int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t why_cap)
@@ -199,26 +207,35 @@ int mountpoint_check(const char *path, char ret_abs[PATH_MAX], char *why, size_t
 	int err = mountpoint_absolute(path, ret_abs);
 
 	if (err)
-		return mountpoint_refuse(err, path, err == -ENOENT ? MOUNTPOINT_MISSING : strerror(-err), why,
-					 why_cap);
+		return mountpoint_refuse(
+		    err, path, err == -ENOENT ? MOUNTPOINT_MISSING : strerror(-err), why, why_cap);
 	while (mountpoint_find(ret_abs, &info) == 0) {
 		if (!mountpoint_is_stale(&info)) {
-			snprintf(why, why_cap, "mount point %s is in use: %.1000s (%s) is mounted there; umount it first or "
-				 "name another", ret_abs, info.source, info.type);
+			snprintf(why, why_cap,
+				 "mount point %s is in use: %.1000s (%s) is mounted there; umount "
+				 "it first or "
+				 "name another",
+				 ret_abs, info.source, info.type);
 			return -EBUSY;
 		}
 		err = mountpoint_umount(ret_abs, true);
 		if (err)
-			return mountpoint_refuse(err, ret_abs, "holds the stale mount of a dead kvfs that cannot be "
-						 "taken away; do it as root: umount -l", why, why_cap);
+			return mountpoint_refuse(
+			    err, ret_abs,
+			    "holds the stale mount of a dead kvfs that cannot be "
+			    "taken away; do it as root: umount -l",
+			    why, why_cap);
 		diag_info("took the stale mount of a dead kvfs off %s", ret_abs);
 	}
 	if (!realpath(path, ret_abs))
-		return mountpoint_refuse(-errno, path, errno == ENOENT ? MOUNTPOINT_MISSING : strerror(errno), why, why_cap);
+		return mountpoint_refuse(-errno, path,
+					 errno == ENOENT ? MOUNTPOINT_MISSING : strerror(errno),
+					 why, why_cap);
 	if (stat(ret_abs, &st) != 0)
 		return mountpoint_refuse(-errno, ret_abs, strerror(errno), why, why_cap);
 	if (!S_ISDIR(st.st_mode))
-		return mountpoint_refuse(-ENOTDIR, ret_abs, "is not a directory; name an empty one", why, why_cap);
+		return mountpoint_refuse(-ENOTDIR, ret_abs, "is not a directory; name an empty one",
+					 why, why_cap);
 	return 0;
 }
 
@@ -238,7 +255,8 @@ int mountpoint_volume(const char *where, char ret_volume[PATH_MAX], char *why, s
 		snprintf(ret_volume, PATH_MAX, "%s", probe);
 		return 0;
 	}
-	if (!err && (snprintf(probe, sizeof(probe), "%s/superblock", abs) >= PATH_MAX || access(probe, F_OK) != 0))
+	if (!err && (snprintf(probe, sizeof(probe), "%s/superblock", abs) >= PATH_MAX ||
+		     access(probe, F_OK) != 0))
 		err = -errno;
 	if (!err) {
 		snprintf(ret_volume, PATH_MAX, "%s", abs);
@@ -247,8 +265,11 @@ int mountpoint_volume(const char *where, char ret_volume[PATH_MAX], char *why, s
 	if (access(where, F_OK) != 0)
 		snprintf(why, why_cap, "%s: %s", where, strerror(errno));
 	else if (access("/proc/self/mountinfo", R_OK) != 0)
-		snprintf(why, why_cap, "%s is no kvfs volume, and mount points are not known without /proc", where);
+		snprintf(why, why_cap,
+			 "%s is no kvfs volume, and mount points are not known without /proc",
+			 where);
 	else
-		snprintf(why, why_cap, "%s is neither a kvfs volume nor a mount point of one", where);
+		snprintf(why, why_cap, "%s is neither a kvfs volume nor a mount point of one",
+			 where);
 	return err;
 }

@@ -47,20 +47,25 @@ static int node_size_in(struct node *n, const struct region_memory *m, char *why
 
 	n->inodes_max = n->opt->inodes_max ? n->opt->inodes_max : memory / 4 / NODE_BYTES_PER_INODE;
 	n->arena_bytes = n->opt->arena_bytes;
-	if (!n->arena_bytes && m->ops == &region_devdax_ops) /* it serves nothing else; a mirror wants a little more */
-		n->arena_bytes = there > 2 * REGION_BYTES ? (there - 2 * REGION_BYTES) / 65 * 64 : 0;
+	/* it serves nothing else; a mirror wants a little more */
+	if (!n->arena_bytes && m->ops == &region_devdax_ops)
+		n->arena_bytes =
+		    there > 2 * REGION_BYTES ? (there - 2 * REGION_BYTES) / 65 * 64 : 0;
 	else if (!n->arena_bytes)
 		n->arena_bytes = there / 2;
 	if (m->ops == &region_gpu_ops && !n->arena_bytes) {
-		snprintf(why, NODE_WHY_BYTES, "memory=%s: say how much of it with arena=", n->opt->memory);
+		snprintf(why, NODE_WHY_BYTES,
+			 "memory=%s: say how much of it with arena=", n->opt->memory);
 		return -EINVAL;
 	}
 	if (there == 0 && m->ops != &region_gpu_ops && m->ops != &region_memfd_ops)
 		return 0; /* opening it says why */
 	if (there && n->arena_bytes > there) {
-		snprintf(why, NODE_WHY_BYTES, "arena=%s is more than %s (%s); give a smaller arena=",
-			 units_format_size(n->arena_bytes, want), m->ops == &region_memfd_ops ?
-			 "this machine's memory" : n->opt->memory, units_format_size(there, have));
+		snprintf(why, NODE_WHY_BYTES,
+			 "arena=%s is more than %s (%s); give a smaller arena=",
+			 units_format_size(n->arena_bytes, want),
+			 m->ops == &region_memfd_ops ? "this machine's memory" : n->opt->memory,
+			 units_format_size(there, have));
 		return -ENOMEM;
 	}
 	return 0;
@@ -81,7 +86,8 @@ static int node_size(struct node *n, char *why)
 /* GPU memory that can't be had is said, and host memory taken: kvfs works the same with it. */
 static int node_create_pool(struct node *n, struct region_memory *m, uint64_t pool_bytes)
 {
-	int err = region_pool_create_in(m->ops, m->where, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
+	int err = region_pool_create_in(m->ops, m->where, pool_bytes, n->opt->mr_cache_bytes,
+					&n->regions);
 
 	if (!err || m->ops != &region_gpu_ops)
 		return err;
@@ -91,7 +97,8 @@ static int node_create_pool(struct node *n, struct region_memory *m, uint64_t po
 	return region_pool_create(m->ops, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
 }
 
-/* Before a device refuses it in the middle: only where there is one, and a transport that may use it. */
+/* Before a device refuses it in the middle: only where there is one, and a transport that
+ * may use it. */
 static void node_check_memlock(const struct node *n, uint64_t bytes)
 {
 	char why[REGION_MEMORY_WHY_BYTES];
@@ -133,15 +140,19 @@ static int node_open_memory(struct node *n, uint64_t pool_bytes, char *why)
 	return n->store ? 0 : node_fail(why, -ENOMEM, "cannot make the store");
 }
 
-/* A volume copied elsewhere, or a file system mounted without dax this time: safe, and much slower. */
+/* A volume copied elsewhere, or a file system mounted without dax this time: safe,
+ * and much slower. */
 static void node_say_medium(const struct node *n)
 {
 	if (n->vol->super.is_pmem && !oplog_is_pmem(n->log))
-		diag_warn("%s: made on persistent memory, but its logs go through the page cache here: mount its file "
-			  "system with -o dax", n->vol->path);
+		diag_warn("%s: made on persistent memory, but its logs go through the page cache "
+			  "here: mount its file "
+			  "system with -o dax",
+			  n->vol->path);
 }
 
-static int node_open_log(struct node *n, const struct node_media *media, struct oplog_range *ret_range, char *why)
+static int node_open_log(struct node *n, const struct node_media *media,
+			 struct oplog_range *ret_range, char *why)
 {
 	struct oplog_config cfg = {
 		.node_id = n->vol->super.node_id,
@@ -158,8 +169,8 @@ static int node_open_log(struct node *n, const struct node_media *media, struct 
 		return node_fail(why, err, "cannot open its checkpoints (ckpt, see fsck.kvfs)");
 	if (media && media->ckpt)
 		ckpt_set_hooks(n->ckpt, media->ckpt);
-	err = oplog_open(media && media->log ? media->log : &logdev_pmemlog_ops, n->vol->dirfd, &cfg, &n->log,
-			 ret_range, &reason);
+	err = oplog_open(media && media->log ? media->log : &logdev_pmemlog_ops, n->vol->dirfd,
+			 &cfg, &n->log, ret_range, &reason);
 	if (!err)
 		node_say_medium(n);
 	if (!err)
@@ -206,12 +217,13 @@ static int node_load_ckpt(struct node *n, char *why)
 			node_raise_epoch(n, infos[i].epoch);
 			return 0;
 		}
-		snprintf(why, NODE_WHY_BYTES, "checkpoint %" PRIu64 " cannot be loaded: %s", infos[i].number,
-			 reason ? reason : strerror(-err));
+		snprintf(why, NODE_WHY_BYTES, "checkpoint %" PRIu64 " cannot be loaded: %s",
+			 infos[i].number, reason ? reason : strerror(-err));
 		if (err != -EBADMSG || i + 1 == count)
 			return err;
 		diag_warn("%s; trying the one before it", why);
-		ckpt_mark_bad(n->ckpt, infos[i].number, true); /* sound files, perhaps: not to be built on */
+		/* sound files, perhaps: not to be built on */
+		ckpt_mark_bad(n->ckpt, infos[i].number, true);
 		err = node_renew_store(n);
 		if (err)
 			return node_fail(why, err, "cannot make the store");
@@ -243,19 +255,23 @@ static int node_replay(struct node *n, char *why)
 {
 	struct node_replay rp = { .n = n };
 	uint64_t first = 0, last = 0, began = clock_mono_ns();
-	int err = oplog_replay(n->log, n->recovered.ckpt_lsn, node_replay_record, &rp, &first, &last);
+	int err =
+	    oplog_replay(n->log, n->recovered.ckpt_lsn, node_replay_record, &rp, &first, &last);
 
 	n->recovered.replay_ns = clock_mono_ns() - began;
 	if (!err)
 		return 0;
 	if (rp.failed_op)
 		snprintf(why, NODE_WHY_BYTES,
-			 "record %" PRIu64 " (%s) of the log cannot be executed: %s; nothing was changed",
+			 "record %" PRIu64
+			 " (%s) of the log cannot be executed: %s; nothing was changed",
 			 rp.failed_lsn, rp.failed_op,
-			 err == -ENOSPC ? "the arena or inodes= is too small for this volume" : strerror(-err));
+			 err == -ENOSPC ? "the arena or inodes= is too small for this volume"
+					: strerror(-err));
 	else if (err == -ENODATA)
 		snprintf(why, NODE_WHY_BYTES,
-			 "records %" PRIu64 " to %" PRIu64 " are in no checkpoint and no log; nothing was changed",
+			 "records %" PRIu64 " to %" PRIu64
+			 " are in no checkpoint and no log; nothing was changed",
 			 first, last);
 	else
 		return node_fail(why, err, "the log cannot be read");
@@ -322,14 +338,16 @@ static int node_start_log(struct node *n, const struct oplog_range *range, char 
 	return 0;
 }
 
-/* A resync was cut short: nothing here is worth keeping. The mirror begins empty, and stays "resyncing" on media
- * until a primary has given it an image or begun to send its log from LSN 1 (node_resume). */
+/* A resync was cut short: nothing here is worth keeping. The mirror begins empty, and stays
+ * "resyncing" on media until a primary has given it an image or begun to send its log from
+ * LSN 1 (node_resume). */
 static int node_recover_resync(struct node *n, char *why)
 {
 	int err;
 
 	if (n->opt->role == OPTIONS_MOUNT) {
-		snprintf(why, NODE_WHY_BYTES, "a resync did not finish: let kvfs mirror finish it first");
+		snprintf(why, NODE_WHY_BYTES,
+			 "a resync did not finish: let kvfs mirror finish it first");
 		return -EUCLEAN;
 	}
 	err = node_forget(n);
@@ -345,7 +363,8 @@ static int node_recover(struct node *n, const struct node_media *media, char *wh
 		return err;
 	n->epoch = 1;
 	node_raise_epoch(n, range.epoch);
-	/* A mirror's log goes on in the epoch of its last record: catch-up may bring older ones than it promised. */
+	/* A mirror's log goes on in the epoch of its last record: catch-up may bring older ones
+	 * than it promised. */
 	if (n->opt->role == OPTIONS_MOUNT)
 		node_raise_epoch(n, n->vol->super.promised_epoch);
 	if (n->vol->super.state == VOLUME_RESYNCING)
@@ -356,20 +375,25 @@ static int node_recover(struct node *n, const struct node_media *media, char *wh
 	return err ? err : node_start_log(n, &range, why);
 }
 
-/* Two primaries of one volume would diverge: a mirror's volume takes writes only after a promotion, and a primary's
- * is not fed as a mirror's. */
+/* Two primaries of one volume would diverge: a mirror's volume takes writes only after a promotion,
+ * and a primary's is not fed as a mirror's. */
 static int node_check_role(struct node *n, char *why)
 {
 	bool mount = n->opt->role == OPTIONS_MOUNT;
 
 	if (mount && n->vol->super.is_mirror && !n->opt->promote) {
-		snprintf(why, NODE_WHY_BYTES, "%s is a mirror's volume: start it with kvfs mirror, or, when the primary is "
-			 "gone for good, make it the primary with -o promote", n->vol->path);
+		snprintf(
+		    why, NODE_WHY_BYTES,
+		    "%s is a mirror's volume: start it with kvfs mirror, or, when the primary is "
+		    "gone for good, make it the primary with -o promote",
+		    n->vol->path);
 		return -EROFS;
 	}
 	if (!mount && !n->vol->super.is_mirror) {
-		snprintf(why, NODE_WHY_BYTES, "%s is a primary's volume: a mirror's is made with mkfs.kvfs --join %s/key",
-			 n->vol->path, n->vol->path);
+		snprintf(
+		    why, NODE_WHY_BYTES,
+		    "%s is a primary's volume: a mirror's is made with mkfs.kvfs --join %s/key",
+		    n->vol->path, n->vol->path);
 		return -EROFS;
 	}
 	return mount && n->vol->super.is_mirror
@@ -399,8 +423,8 @@ static void node_name_volume(const struct node *n, char *why)
 	why[path_len + 2 + why_len] = '\0';
 }
 
-int node_open(const struct options *opt, const char *path, const struct node_media *media, struct node **ret_node,
-	      char why[NODE_WHY_BYTES])
+int node_open(const struct options *opt, const char *path, const struct node_media *media,
+	      struct node **ret_node, char why[NODE_WHY_BYTES])
 {
 	struct node *n = calloc(1, sizeof(*n));
 	const char *reason = NULL;
@@ -418,7 +442,9 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	if (err)
 		snprintf(why, NODE_WHY_BYTES, "%s", reason ? reason : strerror(-err));
 	if (!err && n->vol->used_second_copy)
-		diag_warn("%s: the first copy of the superblock is damaged, the second one is used; see fsck.kvfs", path);
+		diag_warn("%s: the first copy of the superblock is damaged, the second one is "
+			  "used; see fsck.kvfs",
+			  path);
 	if (!err)
 		err = node_check_role(n, why);
 	if (!err)

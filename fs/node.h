@@ -30,7 +30,8 @@
 
 #define NODE_WHY_BYTES (PATH_MAX + 512) /* a sentence with a path */
 
-/* Where the log and the checkpoints lie: other media than the volume's own, with the faults a test wants. */
+/* Where the log and the checkpoints lie: other media than the volume's own, with the faults
+ * a test wants. */
 struct node_media {
 	const struct logdev_ops *log;         /* NULL: libpmemlog pools */
 	const struct ckpt_hooks *ckpt;        /* NULL: the system's calls; outlives the node */
@@ -82,14 +83,15 @@ struct node {
 };
 
 /*
- * Opens path's volume and brings its state into memory; ready for appends when it returns. media is NULL but in
- * tests.
+ * Opens path's volume and brings its state into memory; ready for appends when it returns. media is
+ * NULL but in tests.
  * -errno with why filled: see volume_open; -ENOMEM, -EUCLEAN (log hole), -EBADMSG, ...
  */
-int node_open(const struct options *opt, const char *path, const struct node_media *media, struct node **ret_node,
-	      char why[NODE_WHY_BYTES]);
+int node_open(const struct options *opt, const char *path, const struct node_media *media,
+	      struct node **ret_node, char why[NODE_WHY_BYTES]);
 
-/* Starts the commit queue and the links to the mirrors; waits for min_mirrors as connect_timeout says. */
+/* Starts the commit queue and the links to the mirrors; waits for min_mirrors
+ * as connect_timeout says. */
 int node_start_primary(struct node *n, char why[NODE_WHY_BYTES]);
 /* Starts listening for a primary. */
 int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES]);
@@ -109,15 +111,16 @@ int node_apply(struct node *n, const struct record *r);
 
 /* Asks for a checkpoint; never blocks. Any thread, also with the commit queue's lock. */
 void node_ckpt_want(void *node);
-/* A checkpoint that begins after the call; waits for its end (or the deadline). 0, -ETIMEDOUT, its error. */
+/* A checkpoint that begins after the call; waits for its end (or the deadline). 0,
+ * -ETIMEDOUT, its error. */
 int node_ckpt_make(struct node *n, uint64_t timeout_ns);
 int node_ckpt_start(struct node *n);
 void node_ckpt_stop(struct node *n); /* finishes the one that runs */
 /* Makes one now, in this thread; ckpt_busy is not held by the caller. */
 int node_ckpt_run(struct node *n);
 
-/* Forgets all that checkpoints and log hold: the log begins at LSN 1. While no checkpoint can be made, and
- * with VOLUME_RESYNCING on media, since it is not one step. */
+/* Forgets all that checkpoints and log hold: the log begins at LSN 1. While no checkpoint can be
+ * made, and with VOLUME_RESYNCING on media, since it is not one step. */
 int node_forget(struct node *n);
 
 /*

@@ -3,9 +3,9 @@
  * The checkpoint thread "kv-ckpt": makes a checkpoint when the log is about 70 % full, when asked,
  * and at the end; between them asks the log's medium once a second whether it lost a write.
  *
- * Requests are tickets: one that comes while a checkpoint runs is served by the next, so it covers what its
- * asker has seen. Lock order: ckpt_busy, then node.lock or the store's; the thread holds no other
- * lock while it writes.
+ * Requests are tickets: one that comes while a checkpoint runs is served by the next, so it covers
+ * what its asker has seen. Lock order: ckpt_busy, then node.lock or the store's; the thread holds
+ * no other lock while it writes.
  */
 #include "fs/node.h"
 
@@ -60,7 +60,8 @@ int node_ckpt_run(struct node *n)
 
 	pthread_mutex_lock(&n->ckpt_busy);
 	if (!node_ckpt_is_current(n)) {
-		/* -EBUSY: the other pool waits for this very checkpoint; the next one will switch */
+		/* -EBUSY: the other pool waits for this very checkpoint; the next
+		 * one will switch */
 		if (n->commit)
 			err = commit_switch_log(n->commit);
 		if (!err || err == -EBUSY)
@@ -82,7 +83,8 @@ void node_ckpt_want(void *node)
 	struct node *n = node;
 
 	pthread_mutex_lock(&n->lock);
-	if (n->ckpt_wanted == n->ckpt_done || (n->ckpt_running && n->ckpt_wanted == n->ckpt_done + 1)) {
+	if (n->ckpt_wanted == n->ckpt_done ||
+	    (n->ckpt_running && n->ckpt_wanted == n->ckpt_done + 1)) {
 		n->ckpt_wanted++;
 		pthread_cond_broadcast(&n->changed);
 	}
@@ -114,8 +116,11 @@ static void node_check_medium(struct node *n)
 	int err = oplog_check(n->log);
 
 	if (err && !atomic_exchange(&n->failed, true))
-		diag_error("%s: the log's medium lost a write (%s): no further write is accepted; stop, repair the "
-			   "medium, run fsck.kvfs", n->vol->path, strerror(-err));
+		diag_error(
+			"%s: the log's medium lost a write (%s): no further write is accepted; "
+			"stop, repair the "
+			"medium, run fsck.kvfs",
+			n->vol->path, strerror(-err));
 	if (err && n->commit)
 		commit_fail(n->commit, err);
 }
@@ -149,7 +154,8 @@ static void *node_ckpt_main(void *arg)
 			node_ckpt_serve_locked(n);
 			continue;
 		}
-		if (thread_cond_wait_until(&n->changed, &n->lock, clock_mono_ns() + NODE_CHECK_NS) == -ETIMEDOUT) {
+		if (thread_cond_wait_until(&n->changed, &n->lock,
+					   clock_mono_ns() + NODE_CHECK_NS) == -ETIMEDOUT) {
 			pthread_mutex_unlock(&n->lock);
 			node_check_medium(n);
 			pthread_mutex_lock(&n->lock);

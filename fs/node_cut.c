@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a resync would destroy for good: records that this mirror holds and its primary does not. They go to
- * the file cut-EPOCH-FIRST-LAST of the volume, byte for byte as they are in the log, before anything is
- * forgotten. Thread "kv-mirror". Errors: the caller does not begin the resync.
+ * What a resync would destroy for good: records that this mirror holds and its primary does not.
+ * They go to the file cut-EPOCH-FIRST-LAST of the volume, byte for byte as they are in the log,
+ * before anything is forgotten. Thread "kv-mirror". Errors: the caller does not begin the resync.
  */
 #include "fs/node.h"
 
@@ -48,7 +48,8 @@ static int cut_copy(struct node *n, int fd, uint64_t first_lsn, uint64_t last_ls
 static int cut_write(struct node *n, const char *name, uint64_t first_lsn, uint64_t last_lsn)
 {
 	int dirfd = n->vol->dirfd;
-	int err, fd = openat(dirfd, CUT_TMP_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int err, fd = openat(dirfd, CUT_TMP_NAME,
+			     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0)
 		return -errno;
@@ -74,8 +75,10 @@ int node_cut_keep(void *ctx, uint64_t after_lsn, uint64_t last_lsn, uint64_t epo
 	int err;
 
 	if (first == 0 || first > last_lsn) {
-		diag_warn("%s: resync: records up to LSN %" PRIu64 " are not the primary's, and the log holds none of "
-			  "them any more: none is kept", n->vol->path, last_lsn);
+		diag_warn("%s: resync: records up to LSN %" PRIu64
+			  " are not the primary's, and the log holds none of "
+			  "them any more: none is kept",
+			  n->vol->path, last_lsn);
 		return 0;
 	}
 	if (first <= after_lsn)
@@ -84,11 +87,13 @@ int node_cut_keep(void *ctx, uint64_t after_lsn, uint64_t last_lsn, uint64_t epo
 		 first, last_lsn);
 	err = cut_write(n, name, first, last_lsn);
 	if (err) {
-		diag_error("%s: no resync: the records it would remove cannot be kept in %s: %s", n->vol->path, name,
-			   strerror(-err));
+		diag_error("%s: no resync: the records it would remove cannot be kept in %s: %s",
+			   n->vol->path, name, strerror(-err));
 		return err;
 	}
-	diag_warn("%s: resync: %" PRIu64 " records (LSN %" PRIu64 " to %" PRIu64 ") that may not be the primary's are "
-		  "kept in %s", n->vol->path, last_lsn - first + 1, first, last_lsn, name);
+	diag_warn("%s: resync: %" PRIu64 " records (LSN %" PRIu64 " to %" PRIu64
+		  ") that may not be the primary's are "
+		  "kept in %s",
+		  n->vol->path, last_lsn - first + 1, first, last_lsn, name);
 	return 0;
 }

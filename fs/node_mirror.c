@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mirror's half of a node: what the mirror thread asks of the store. All hooks run in "kv-mirror".
+ * The mirror's half of a node: what the mirror thread asks of the store. All hooks run in
+ * "kv-mirror".
  *
  * Switching the log's pools belongs to that thread too (it is the appender), so want_checkpoint
  * switches and the checkpoint thread only covers. A resync holds ckpt_busy from begin to install,
@@ -58,7 +59,8 @@ static int node_resync_begin(void *ctx)
 	pthread_rwlock_unlock(&n->store_swap);
 	pthread_mutex_unlock(&n->ckpt_busy);
 	store_destroy(old);
-	diag_info("%s: resync: everything held before is replaced by the primary's checkpoint", n->vol->path);
+	diag_info("%s: resync: everything held before is replaced by the primary's checkpoint",
+		  n->vol->path);
 	return 0;
 }
 
@@ -109,8 +111,8 @@ static int node_resync_install(void *ctx, uint64_t *ret_lsn)
 	return 0;
 }
 
-/* After a resync that was cut short the primary may send its log from LSN 1 on: what was received of
- * the image goes, and the volume is one that holds what its log says. */
+/* After a resync that was cut short the primary may send its log from LSN 1 on: what was received
+ * of the image goes, and the volume is one that holds what its log says. */
 static int node_resume(void *ctx)
 {
 	struct node *n = ctx;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The primary's half of a node: commit queue, links to the mirrors, and the orderly end. See node.h. */
+/* The primary's half of a node: commit queue, links to the mirrors, and the orderly
+ * end. See node.h. */
 #include "fs/node.h"
 
 #include "common/clock.h"
@@ -17,7 +18,8 @@ static void node_log_failed(void *ctx, int err)
 	struct node *n = ctx;
 
 	if (!atomic_exchange(&n->failed, true))
-		diag_error("%s: the log failed (%s): no further write is accepted", n->vol->path, strerror(-err));
+		diag_error("%s: the log failed (%s): no further write is accepted", n->vol->path,
+			   strerror(-err));
 }
 
 static int node_resync_ckpt(void *ctx)
@@ -85,7 +87,8 @@ static void node_name_missing(struct node *n, char *out, size_t cap)
 		if (stats[i].state == LINK_LIVE)
 			continue;
 		/* on its way is no fault: status shows it */
-		if (stats[i].state != LINK_DOWN && stats[i].state != LINK_REFUSED && !stats[i].last_error[0])
+		if (stats[i].state != LINK_DOWN && stats[i].state != LINK_REFUSED &&
+		    !stats[i].last_error[0])
 			continue;
 		snprintf(out, cap, "mirror %.150s is %s%s%.400s", stats[i].addr, link_state_name(stats[i].state),
 			 stats[i].last_error[0] ? ": " : "", stats[i].last_error);
@@ -102,8 +105,12 @@ static int node_wait_mirrors(struct node *n, char *why)
 	node_say_transports(n);
 	node_name_missing(n, missing, sizeof(missing));
 	if (err) {
-		snprintf(why, NODE_WHY_BYTES, "%s; start it (kvfs mirror), or go on with fewer than min_mirrors=%u",
-			 missing[0] ? missing : reason ? reason : strerror(-err), n->opt->min_mirrors);
+		snprintf(why, NODE_WHY_BYTES,
+			 "%s; start it (kvfs mirror), or go on with fewer than min_mirrors=%u",
+			 missing[0] ? missing :
+			 reason	    ? reason :
+				      strerror(-err),
+			 n->opt->min_mirrors);
 		return err;
 	}
 	if (missing[0])
@@ -132,8 +139,8 @@ int node_start_primary(struct node *n, char why[NODE_WHY_BYTES])
 	return node_wait_mirrors(n, why);
 }
 
-/* Waits until all that was queued is committed. Held by the waiter and by the queue, which may keep it for
- * longer than its deadline. */
+/* Waits until all that was queued is committed. Held by the waiter and by the queue, which may keep
+ * it for longer than its deadline. */
 struct node_barrier {
 	struct op op;
 	pthread_mutex_t lock;
@@ -168,7 +175,8 @@ static void node_barrier_release(struct op *op)
 
 static void node_drain(struct node *n)
 {
-	static const struct op_ops ops = { .complete = node_barrier_complete, .release = node_barrier_release };
+	static const struct op_ops ops = { .complete = node_barrier_complete,
+					   .release = node_barrier_release };
 	struct node_barrier *b = calloc(1, sizeof(*b));
 
 	commit_drive(n->commit);

@@ -41,13 +41,15 @@ static const struct option_def option_table[] = {
 	{ "listen", KIND_ADDR, OPTIONS_MIRROR, FIELD(listen), 0, 0, NULL, "ADDR",
 	  "where the mirror waits for its primary; may be repeated" },
 	{ "protocol", KIND_CHOICE, OPTIONS_MOUNT, FIELD(protocol), 0, 0, "A|B|C", "A|B|C",
-	  "acknowledge when in the local log (A), also in the mirrors' memory (B), also in their logs (C) "
+	  "acknowledge when in the local log (A), also in the mirrors' memory (B), also in their "
+	  "logs (C) "
 	  "(default: C)" },
 	{ "transport", KIND_CHOICE, BOTH, FIELD(transport), 0, 0, "auto|verbs|tcp|shm",
 	  "auto|verbs|tcp|shm",
 	  "transport of addresses without a prefix (default: auto: verbs where both ends have it, else tcp)" },
 	{ "min_mirrors", KIND_UINT, OPTIONS_MOUNT, FIELD(min_mirrors), 0, OPTIONS_MIRRORS_MAX, NULL,
-	  "N", "mirrors in sync that a write needs (default: a majority of the nodes; 0: go on alone)" },
+	  "N",
+	  "mirrors in sync that a write needs (default: a majority of the nodes; 0: go on alone)" },
 	{ "timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(timeout_s), 1, 3600, NULL, "SEC",
 	  "longest wait of a write for its mirrors before it fails with EIO (default: 30)" },
 	{ "connect_timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(connect_s), 1, 3600, NULL, "SEC",
@@ -77,7 +79,8 @@ static const struct option_def option_table[] = {
 	  "extended attributes (each cached write then costs one more request)" },
 	{ "ro", KIND_FLAG, OPTIONS_MOUNT, FIELD(ro), 0, 0, NULL, NULL, "read-only" },
 	{ "promote", KIND_FLAG, OPTIONS_MOUNT, FIELD(promote), 0, 0, NULL, NULL,
-	  "make a mirror's volume the primary's, in a new epoch; only when the old primary is gone for good" },
+	  "make a mirror's volume the primary's, in a new epoch; only when the old primary is gone "
+	  "for good" },
 	{ "force", KIND_FLAG, OPTIONS_MOUNT, FIELD(force), 0, 0, NULL, NULL,
 	  "with promote: also a mirror that was not in sync; what it lacks is lost" },
 	{ "noatime", KIND_FLAG, OPTIONS_MOUNT, FIELD(noatime), 0, 0, NULL, NULL,
@@ -126,7 +129,8 @@ void options_init(struct options *o, enum options_role role)
 
 static int option_set_flag(const struct option_def *d, bool *field, const char *value, char *why)
 {
-	if (!value || strcmp(value, "on") == 0 || strcmp(value, "yes") == 0 || strcmp(value, "1") == 0) {
+	if (!value || strcmp(value, "on") == 0 || strcmp(value, "yes") == 0 ||
+	    strcmp(value, "1") == 0) {
 		*field = true;
 		return 0;
 	}
@@ -138,19 +142,20 @@ static int option_set_flag(const struct option_def *d, bool *field, const char *
 	return -EINVAL;
 }
 
-static int option_set_size(const struct option_def *d, uint64_t *field, const char *value, char *why)
+static int option_set_size(const struct option_def *d, uint64_t *field, const char *value,
+			   char *why)
 {
 	char low[UNITS_TEXT_BYTES], high[UNITS_TEXT_BYTES];
 	uint64_t bytes;
 
 	if (units_parse_size(value, &bytes) != 0) {
-		snprintf(why, OPTIONS_WHY_BYTES, "option %s wants a size like 512M or 4G, not '%s'", d->name,
-			 value);
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s wants a size like 512M or 4G, not '%s'",
+			 d->name, value);
 		return -EINVAL;
 	}
 	if (bytes < d->min || bytes > d->max) {
-		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s is not between %s and %s", d->name, value,
-			 units_format_size(d->min, low), units_format_size(d->max, high));
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s is not between %s and %s", d->name,
+			 value, units_format_size(d->min, low), units_format_size(d->max, high));
 		return -EINVAL;
 	}
 	*field = bytes;
@@ -162,8 +167,9 @@ static int option_set_uint(const struct option_def *d, void *field, const char *
 	uint64_t number;
 
 	if (units_parse_u64(value, d->min, d->max, &number) != 0) {
-		snprintf(why, OPTIONS_WHY_BYTES, "option %s wants a number from %llu to %llu, not '%s'",
-			 d->name, (unsigned long long)d->min, (unsigned long long)d->max, value);
+		snprintf(why, OPTIONS_WHY_BYTES,
+			 "option %s wants a number from %llu to %llu, not '%s'", d->name,
+			 (unsigned long long)d->min, (unsigned long long)d->max, value);
 		return -EINVAL;
 	}
 	if (d->field == FIELD(inodes_max))
@@ -173,7 +179,8 @@ static int option_set_uint(const struct option_def *d, void *field, const char *
 	return 0;
 }
 
-static int option_set_choice(const struct option_def *d, unsigned *field, const char *value, char *why)
+static int option_set_choice(const struct option_def *d, unsigned *field, const char *value,
+			     char *why)
 {
 	size_t len = strlen(value);
 	const char *p = d->choices;
@@ -187,12 +194,13 @@ static int option_set_choice(const struct option_def *d, unsigned *field, const 
 		p = strchr(p, '|');
 		p = p ? p + 1 : NULL;
 	}
-	snprintf(why, OPTIONS_WHY_BYTES, "option %s is one of %s, not '%s'", d->name, d->arg, value);
+	snprintf(why, OPTIONS_WHY_BYTES, "option %s is one of %s, not '%s'", d->name, d->arg,
+		 value);
 	return -EINVAL;
 }
 
-static int option_add_addr(const struct option_def *d, struct options_addrs *field, const char *value,
-			   bool replace, char *why)
+static int option_add_addr(const struct option_def *d, struct options_addrs *field,
+			   const char *value, bool replace, char *why)
 {
 	unsigned at = replace ? 0 : field->count;
 	const char *reason = "not an address";
@@ -207,8 +215,10 @@ static int option_add_addr(const struct option_def *d, struct options_addrs *fie
 		return -EINVAL;
 	}
 	/* listen= may say 0: any free port, which status shows */
-	if (d->field == FIELD(mirrors) && field->list[at].kind != ADDR_SHM && field->list[at].port == 0) {
-		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s: the port is from 1 to 65535", d->name, value);
+	if (d->field == FIELD(mirrors) && field->list[at].kind != ADDR_SHM &&
+	    field->list[at].port == 0) {
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s=%s: the port is from 1 to 65535",
+			 d->name, value);
 		return -EINVAL;
 	}
 	field->count = at + 1;
@@ -220,9 +230,12 @@ static int option_set_memory(const struct option_def *d, char *field, const char
 	char reason[REGION_MEMORY_WHY_BYTES];
 	struct region_memory memory;
 
-	if (strlen(value) >= OPTIONS_MEMORY_BYTES || region_memory_parse(value, &memory, reason) != 0) {
-		snprintf(why, OPTIONS_WHY_BYTES, "option %s is host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER, "
-			 "not '%.100s'", d->name, value);
+	if (strlen(value) >= OPTIONS_MEMORY_BYTES ||
+	    region_memory_parse(value, &memory, reason) != 0) {
+		snprintf(why, OPTIONS_WHY_BYTES,
+			 "option %s is host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER, "
+			 "not '%.100s'",
+			 d->name, value);
 		return -EINVAL;
 	}
 	memcpy(field, value, strlen(value) + 1);
@@ -274,7 +287,8 @@ static int option_apply(struct options *o, size_t index, const char *value, enum
 	if (o->source[index] > source)
 		return 0; /* a stronger route has spoken */
 	if (d->kind != KIND_FLAG && (!value || !*value)) {
-		snprintf(why, OPTIONS_WHY_BYTES, "option %s needs a value: %s=%s", d->name, d->name, d->arg);
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s needs a value: %s=%s", d->name, d->name,
+			 d->arg);
 		return -EINVAL;
 	}
 	switch (d->kind) {
@@ -336,7 +350,8 @@ int options_set(struct options *o, const char *text, enum options_source source,
 }
 
 /* One word of -o. */
-static int option_set_word(struct options *o, const char *word, enum options_source source, char *why)
+static int option_set_word(struct options *o, const char *word, enum options_source source,
+			   char *why)
 {
 	size_t used = strlen(o->kernel);
 
@@ -368,8 +383,8 @@ int options_set_list(struct options *o, const char *list, enum options_source so
 			if (*list == '\\' && list[1])
 				list++;
 			if (len + 1 >= sizeof(word)) {
-				snprintf(why, OPTIONS_WHY_BYTES, "an option is longer than %zu bytes",
-					 sizeof(word) - 1);
+				snprintf(why, OPTIONS_WHY_BYTES,
+					 "an option is longer than %zu bytes", sizeof(word) - 1);
 				return -EINVAL;
 			}
 			word[len++] = *list;
@@ -412,7 +427,8 @@ int options_read_file(struct options *o, const char *path, enum options_source s
 	int err = 0;
 
 	if (!f)
-		return errno == ENOENT || errno == ENOTDIR ? 0 : option_file_error(path, -errno, why);
+		return errno == ENOENT || errno == ENOTDIR ? 0
+							   : option_file_error(path, -errno, why);
 	while (!err && fgets(line, sizeof(line), f)) {
 		number++;
 		if (strlen(line) + 1 == sizeof(line) && !strchr(line, '\n')) {
@@ -422,7 +438,8 @@ int options_read_file(struct options *o, const char *path, enum options_source s
 			err = option_set_line(o, line, source, reason);
 		}
 		if (err)
-			snprintf(why, OPTIONS_WHY_BYTES, "%.200s line %u: %.250s", path, number, reason);
+			snprintf(why, OPTIONS_WHY_BYTES, "%.200s line %u: %.250s", path, number,
+				 reason);
 	}
 	if (!err && ferror(f))
 		err = option_file_error(path, -errno, why);
@@ -450,8 +467,8 @@ int options_finish(struct options *o, char why[OPTIONS_WHY_BYTES])
 	if (o->min_mirrors == OPTIONS_MAJORITY)
 		o->min_mirrors = (o->mirrors.count + 1) / 2;
 	if (o->min_mirrors > o->mirrors.count) {
-		snprintf(why, OPTIONS_WHY_BYTES, "min_mirrors=%u, but only %u mirror%s given", o->min_mirrors,
-			 o->mirrors.count, o->mirrors.count == 1 ? " is" : "s are");
+		snprintf(why, OPTIONS_WHY_BYTES, "min_mirrors=%u, but only %u mirror%s given",
+			 o->min_mirrors, o->mirrors.count, o->mirrors.count == 1 ? " is" : "s are");
 		return -EINVAL;
 	}
 	if (o->role == OPTIONS_MIRROR && o->listen.count == 0) {
@@ -472,8 +489,9 @@ void options_help(enum options_role role, FILE *out)
 
 		if (!(d->roles & role))
 			continue;
-		snprintf(left, sizeof(left), "%s%s%s", d->name, d->arg ? "=" : "", d->arg ? d->arg : "");
-		fprintf(out, "  %-26s%s%s\n", left, strlen(left) > 25 ? "\n                            " : "",
-			d->help);
+		snprintf(left, sizeof(left), "%s%s%s", d->name, d->arg ? "=" : "",
+			 d->arg ? d->arg : "");
+		fprintf(out, "  %-26s%s%s\n", left,
+			strlen(left) > 25 ? "\n                            " : "", d->help);
 	}
 }

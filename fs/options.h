@@ -2,9 +2,10 @@
 #ifndef KVFS_FS_OPTIONS_H
 #define KVFS_FS_OPTIONS_H
 /*
- * The options of kvfs mount and kvfs mirror: one table, whatever the route (--NAME=VALUE, -o, fstab,
- * /etc/kvfs.conf, VOLUME/kvfs.conf). The later route in that list's reverse order wins; a repeatable option
- * given by a stronger route replaces the list of the weaker one. --help is printed from the same table.
+ * The options of kvfs mount and kvfs mirror: one table, whatever the route (--NAME=VALUE, -o,
+ * fstab, /etc/kvfs.conf, VOLUME/kvfs.conf). The later route in that list's reverse order wins; a
+ * repeatable option given by a stronger route replaces the list of the weaker one. --help is
+ * printed from the same table.
  *
  * Parsing happens before any thread is started. Errors are one sentence for the user.
  */

@@ -27,7 +27,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SERVE_GRACE_NS (2 * NSEC_PER_SEC) /* for processes that still use a mount being taken away */
+/* for processes that still use a mount being taken away */
+#define SERVE_GRACE_NS (2 * NSEC_PER_SEC)
 #define SERVE_FILES_MIN 256
 
 struct serve {
@@ -56,22 +57,26 @@ static int serve_signals(struct serve *s)
 }
 
 /*
- * Memory segments, lanes and logs each take descriptors: better refused here than in the middle of a resync. The
- * log's library takes paths, so its pools are opened through /proc/self/fd.
+ * Memory segments, lanes and logs each take descriptors: better refused here than in the middle of
+ * a resync. The log's library takes paths, so its pools are opened through /proc/self/fd.
  */
 static int serve_check_machine(struct serve *s)
 {
 	struct rlimit files;
 
 	if (access("/proc/self/fd", X_OK) != 0) {
-		snprintf(s->why, sizeof(s->why), "/proc is needed and is not there: mount -t proc proc /proc");
+		snprintf(s->why, sizeof(s->why),
+			 "/proc is needed and is not there: mount -t proc proc /proc");
 		return -ENOENT;
 	}
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return -errno;
 	if (files.rlim_max < SERVE_FILES_MIN) {
-		snprintf(s->why, sizeof(s->why), "only %llu open files are allowed; raise the limit (ulimit -n) to at least %d",
-			 (unsigned long long)files.rlim_max, SERVE_FILES_MIN);
+		snprintf(
+			s->why, sizeof(s->why),
+			"only %llu open files are allowed; raise the limit (ulimit -n) to at least "
+			"%d",
+			(unsigned long long)files.rlim_max, SERVE_FILES_MIN);
 		return -EMFILE;
 	}
 	files.rlim_cur = files.rlim_max;
@@ -84,10 +89,11 @@ static void serve_say_recovered(struct serve *s)
 
 	if (!n->recovered.replayed && !n->recovered.torn_tail && !n->recovered.orphans)
 		return;
-	diag_info("%s: recovered: checkpoint %" PRIu64 " (LSN %" PRIu64 ", %" PRIu64 " ms), %" PRIu64
-		  " records replayed in %" PRIu64 " ms%s%s", n->vol->path, n->recovered.ckpt_number,
-		  n->recovered.ckpt_lsn, (uint64_t)(n->recovered.load_ns / NSEC_PER_MSEC),
-		  n->recovered.replayed, (uint64_t)(n->recovered.replay_ns / NSEC_PER_MSEC),
+	diag_info("%s: recovered: checkpoint %" PRIu64 " (LSN %" PRIu64 ", %" PRIu64
+		  " ms), %" PRIu64 " records replayed in %" PRIu64 " ms%s%s",
+		  n->vol->path, n->recovered.ckpt_number, n->recovered.ckpt_lsn,
+		  (uint64_t)(n->recovered.load_ns / NSEC_PER_MSEC), n->recovered.replayed,
+		  (uint64_t)(n->recovered.replay_ns / NSEC_PER_MSEC),
 		  n->recovered.torn_tail ? ", an unfinished record at the end dropped" : "",
 		  n->recovered.orphans ? ", unlinked files freed" : "");
 }
@@ -181,7 +187,8 @@ static int serve_close(struct serve *s)
 	int err = 0;
 
 	if (s->fs && s->fs->mountpoint && fs_unmount(s->fs, false) == -EBUSY) {
-		diag_warn("%s was in use and is taken away from under its users", s->fs->mountpoint);
+		diag_warn("%s was in use and is taken away from under its users",
+			  s->fs->mountpoint);
 		fs_unmount(s->fs, true);
 	}
 	if (s->fs)
@@ -191,8 +198,8 @@ static int serve_close(struct serve *s)
 	if (s->node)
 		err = node_stop(s->node);
 	if (err)
-		diag_error("%s: the last checkpoint failed: %s; the log has everything", s->node->vol->path,
-			   strerror(-err));
+		diag_error("%s: the last checkpoint failed: %s; the log has everything",
+			   s->node->vol->path, strerror(-err));
 	view_destroy(s->view);
 	fs_destroy(s->fs);
 	node_close(s->node);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_FS_SERVE_H
 #define KVFS_FS_SERVE_H
-/* The life of the daemon behind kvfs mount and kvfs mirror: opens everything, serves, ends in order. */
+/* The life of the daemon behind kvfs mount and kvfs mirror: opens everything, serves,
+ * ends in order. */
 #include "fs/options.h"
 
 #include <limits.h>

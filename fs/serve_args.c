@@ -15,16 +15,23 @@
 static void serve_usage(enum options_role role, FILE *out)
 {
 	if (role == OPTIONS_MOUNT)
-		fprintf(out, "usage: kvfs mount [-f] [-o OPTION[=VALUE][,...]] VOLUME MOUNTPOINT\n"
-			     "\nServes VOLUME (see mkfs.kvfs) at MOUNTPOINT, as the primary: returns when it serves.\n");
+		fprintf(out,
+			"usage: kvfs mount [-f] [-o OPTION[=VALUE][,...]] VOLUME MOUNTPOINT\n"
+			"\nServes VOLUME (see mkfs.kvfs) at MOUNTPOINT, as the primary: returns "
+			"when it serves.\n");
 	else
-		fprintf(out, "usage: kvfs mirror [-f] [-o OPTION[=VALUE][,...]] VOLUME [MOUNTPOINT]\n"
-			     "\nKeeps a copy of another node's volume in VOLUME (see mkfs.kvfs --join); with MOUNTPOINT\n"
-			     "also shows it there, read-only.\n");
-	fprintf(out, "\n  -f                        stay in the foreground\n"
-		     "  -h, --help                this text\n"
-		     "\nOptions, as -o NAME=VALUE, as --NAME=VALUE, in fstab, or as NAME=VALUE lines of\n"
-		     "/etc/kvfs.conf or VOLUME/kvfs.conf (the command line wins, then VOLUME/kvfs.conf):\n\n");
+		fprintf(out,
+			"usage: kvfs mirror [-f] [-o OPTION[=VALUE][,...]] VOLUME [MOUNTPOINT]\n"
+			"\nKeeps a copy of another node's volume in VOLUME (see mkfs.kvfs --join); "
+			"with MOUNTPOINT\n"
+			"also shows it there, read-only.\n");
+	fprintf(out,
+		"\n  -f                        stay in the foreground\n"
+		"  -h, --help                this text\n"
+		"\nOptions, as -o NAME=VALUE, as --NAME=VALUE, in fstab, or as NAME=VALUE lines "
+		"of\n"
+		"/etc/kvfs.conf or VOLUME/kvfs.conf (the command line wins, then "
+		"VOLUME/kvfs.conf):\n\n");
 	options_help(role, out);
 }
 
@@ -33,7 +40,8 @@ static const char *serve_name(enum options_role role)
 	return role == OPTIONS_MOUNT ? "mount" : "mirror";
 }
 
-/* One argument that begins with '-'; *i moves over a value. Returns 0 or an exit code; -1 - CMD_OK never. */
+/* One argument that begins with '-'; *i moves over a value. Returns 0 or an exit code;
+ * -1 - CMD_OK never. */
 static int serve_parse_flag(struct serve_args *a, int argc, char **argv, int *i)
 {
 	char why[OPTIONS_WHY_BYTES];
@@ -48,7 +56,8 @@ static int serve_parse_flag(struct serve_args *a, int argc, char **argv, int *i)
 		const char *list = arg[2] ? arg + 2 : *i + 1 < argc ? argv[++*i] : NULL;
 
 		if (!list) {
-			diag_error("-o needs a list of options; see kvfs %s --help", serve_name(a->opt.role));
+			diag_error("-o needs a list of options; see kvfs %s --help",
+				   serve_name(a->opt.role));
 			return CMD_USAGE;
 		}
 		err = options_set_list(&a->opt, list, OPTIONS_COMMAND, why);
@@ -79,18 +88,21 @@ static int serve_read_files(struct serve_args *a)
 	return !err ? 0 : err == -EINVAL ? CMD_USAGE : CMD_FAILED;
 }
 
-/* The volume by its full path: it becomes the mount's source, by which umount and status find it. */
+/* The volume by its full path: it becomes the mount's source, by which umount and
+ * status find it. */
 static int serve_resolve(struct serve_args *a, const char *volume, const char *mountpoint)
 {
 	char why[NODE_WHY_BYTES];
 
 	if (!realpath(volume, a->volume))
-		snprintf(a->volume, sizeof(a->volume), "%s", volume); /* volume_open says what is wrong */
+		/* volume_open says what is wrong */
+		snprintf(a->volume, sizeof(a->volume), "%s", volume);
 	if (mountpoint && mountpoint_check(mountpoint, a->mountpoint, why, sizeof(why)) != 0) {
 		diag_error("%s", why);
 		return CMD_FAILED;
 	}
-	if (mountpoint && mountpoint_check_volume(a->mountpoint, a->volume, why, sizeof(why)) != 0) {
+	if (mountpoint &&
+	    mountpoint_check_volume(a->mountpoint, a->volume, why, sizeof(why)) != 0) {
 		diag_error("%s", why);
 		return CMD_USAGE;
 	}
@@ -119,13 +131,16 @@ int serve_parse(enum options_role role, int argc, char **argv, struct serve_args
 	if (code)
 		return code;
 	if (count < (role == OPTIONS_MOUNT ? 2 : 1) || count > 2) {
-		diag_error("%s; see kvfs %s --help", count > 2 ? "too many arguments" :
-			   role == OPTIONS_MOUNT ? "VOLUME and MOUNTPOINT are needed" : "VOLUME is needed",
+		diag_error("%s; see kvfs %s --help",
+			   count > 2		 ? "too many arguments" :
+			   role == OPTIONS_MOUNT ? "VOLUME and MOUNTPOINT are needed" :
+						   "VOLUME is needed",
 			   serve_name(role));
 		return CMD_USAGE;
 	}
 	if (!*places[0] || (count == 2 && !*places[1])) {
-		diag_error("%s is empty; see kvfs %s --help", !*places[0] ? "VOLUME" : "MOUNTPOINT", serve_name(role));
+		diag_error("%s is empty; see kvfs %s --help", !*places[0] ? "VOLUME" : "MOUNTPOINT",
+			   serve_name(role));
 		return CMD_USAGE;
 	}
 	snprintf(ret_args->volume, sizeof(ret_args->volume), "%s", places[0]);

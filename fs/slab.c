@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slab allocator. A region of the pool is cut into pages of one kind (128 of 64 KiB, 8 of 1 MiB, or one
- * of 8 MiB); a page belongs to one size class while any of its slots is used. Slots are found from an
- * address by arithmetic: address -> region -> page. A region without used pages goes back to the pool;
- * one of each kind is kept, so that use that swings about a level costs nothing, and is cut anew when
- * another kind needs it.
+ * Slab allocator. A region of the pool is cut into pages of one kind (128 of 64 KiB, 8 of 1 MiB, or
+ * one of 8 MiB); a page belongs to one size class while any of its slots is used. Slots are found
+ * from an address by arithmetic: address -> region -> page. A region without used pages goes back
+ * to the pool; one of each kind is kept, so that use that swings about a level costs nothing, and
+ * is cut anew when another kind needs it.
  *
  * A slot costs 8 bytes (struct slot) beside its usable bytes, from the class of 8 KiB on 64 bytes,
  * which put its data on a cache line.
@@ -68,7 +68,8 @@ struct slab_region {
 };
 
 struct slab_class {
-	uint32_t cap, stride, first; /* usable bytes; distance of slots; offset of the first in its page */
+	/* usable bytes; distance of slots; offset of the first in its page */
+	uint32_t cap, stride, first;
 	uint32_t slots;              /* a page */
 	enum page_kind kind;
 	struct cds_list_head partial; /* pages with a free slot */
@@ -86,7 +87,8 @@ struct slab {
 	struct slab_class class[SLAB_CLASSES];
 	struct cds_list_head open[PAGE_KINDS];     /* regions with free and used pages */
 	struct slab_region *spare[PAGE_KINDS];     /* a region without used pages, or NULL */
-	struct slab_region *by_index[];            /* an entry is stable while a slot of it is held */
+	/* an entry is stable while a slot of it is held */
+	struct slab_region *by_index[];
 };
 
 /* The class of len bytes: doublings of 64 in quarters. */
@@ -192,7 +194,8 @@ void slab_destroy(struct slab *s)
 	free(s);
 }
 
-/* Cuts a region without used pages into pages of a kind. NULL: no memory. r's descriptor is replaced. */
+/* Cuts a region without used pages into pages of a kind. NULL: no memory. r's
+ * descriptor is replaced. */
 static struct slab_region *region_cut(const struct region *region, enum page_kind kind)
 {
 	uint32_t pages = (uint32_t)(REGION_BYTES >> kind_shift[kind]);
@@ -279,7 +282,8 @@ static struct slot *class_pop_locked(struct slab *s, unsigned cls)
 		page->free = *(struct slot **)(void *)slot->data;
 		ASAN_UNPOISON_MEMORY_REGION(slot->data, c->cap);
 	} else {
-		slot = (struct slot *)(void *)(page->base + c->first + (size_t)page->carved++ * c->stride);
+		slot = (struct slot *)(void *)(page->base + c->first +
+					       (size_t)page->carved++ * c->stride);
 	}
 	page->used++;
 	c->used_slots++;
@@ -306,7 +310,8 @@ static struct slab_region *spare_steal_locked(struct slab *s)
 	return NULL;
 }
 
-/* Adds a region of a kind: from the pool, else a spare one of another kind. No lock. -ENOSPC, -ENOMEM. */
+/* Adds a region of a kind: from the pool, else a spare one of another kind. No
+ * lock. -ENOSPC, -ENOMEM. */
 static int region_add(struct slab *s, enum page_kind kind)
 {
 	struct slab_region *r, *extra = NULL, *stolen = NULL;

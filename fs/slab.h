@@ -31,7 +31,8 @@ void slab_destroy(struct slab *s);
  * be in use already. Without it: all of the pool. */
 void slab_set_limit(struct slab *s, uint64_t bytes);
 
-/* A slot of at least len (1 .. SLAB_SLOT_MAX) bytes, refs 1, content undefined. -ENOSPC: arena full. */
+/* A slot of at least len (1 .. SLAB_SLOT_MAX) bytes, refs 1, content undefined.
+ * -ENOSPC: arena full. */
 int slab_alloc(struct slab *s, size_t len, struct slot **ret_slot);
 void slot_get(struct slot *slot);                   /* one more reference */
 void slot_put(struct slab *s, struct slot *slot);   /* one less; frees at zero; NULL is fine */

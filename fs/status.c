@@ -257,7 +257,8 @@ static json_t *status_requests(const struct fs *fs)
 {
 	const char *why = fs->rings_why;
 
-	return json_pack("{s:i, s:s}", "rings", (int)fs->ring_count, "no_rings_because", why ? why : "");
+	return json_pack("{s:i, s:s}", "rings", (int)fs->ring_count, "no_rings_because",
+			 why ? why : "");
 }
 
 static void status_add_role(json_t *j, struct node *n, const struct metrics_snapshot *snap)

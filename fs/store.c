@@ -13,7 +13,8 @@
 
 static_assert(sizeof(struct inode) <= 136, "part of the 256 bytes of metadata a key may take");
 
-/* Neighbours stay neighbours, 64 at a time, for the caches' sake; any pattern of survivors spreads. */
+/* Neighbours stay neighbours, 64 at a time, for the caches' sake; any pattern
+ * of survivors spreads. */
 static uint64_t hash_ino(uint64_t ino)
 {
 	return ino + (ino >> 6) * 0x9e3779b97f4a7c15ULL;
@@ -108,8 +109,8 @@ struct store *store_create(struct slab *slab, const struct store_config *cfg)
 		return NULL;
 	}
 	st->image = image_create(st);
-	if (!st->image || htable_init(&st->inodes, inode_hash) || htable_init(&st->names, name_hash) ||
-	    add_root(st)) {
+	if (!st->image || htable_init(&st->inodes, inode_hash) ||
+	    htable_init(&st->names, name_hash) || add_root(st)) {
 		store_destroy(st);
 		return NULL;
 	}
@@ -211,7 +212,8 @@ struct inode *store_inode_locked(struct store *st, uint64_t ino)
 /* ns: signed, two's complement; times before 1970 have a negative tv_sec and a positive tv_nsec. */
 static struct timespec to_timespec(uint64_t ns)
 {
-	int64_t sec = (int64_t)ns / (int64_t)NSEC_PER_SEC, rest = (int64_t)ns % (int64_t)NSEC_PER_SEC;
+	int64_t sec = (int64_t)ns / (int64_t)NSEC_PER_SEC,
+		rest = (int64_t)ns % (int64_t)NSEC_PER_SEC;
 
 	if (rest < 0) {
 		rest += (int64_t)NSEC_PER_SEC;
@@ -251,7 +253,8 @@ void store_stat_locked(const struct inode *in, struct stat *ret_st)
 	}
 }
 
-int store_write_refs_locked(struct inode *in, uint64_t off, uint64_t len, struct value_ref *refs, int max)
+int store_write_refs_locked(struct inode *in, uint64_t off, uint64_t len, struct value_ref *refs,
+			    int max)
 {
 	uint64_t covered;
 
@@ -309,8 +312,8 @@ static bool walk_chain(const struct htable_node *n, bool all, uint64_t *inos, un
 	return true;
 }
 
-bool store_walk_locked(struct store *st, struct store_walk *w, bool all, uint64_t ret_inos[STORE_WALK_INODES],
-		       unsigned *ret_count)
+bool store_walk_locked(struct store *st, struct store_walk *w, bool all,
+		       uint64_t ret_inos[STORE_WALK_INODES], unsigned *ret_count)
 {
 	size_t buckets = htable_bucket_count(&st->inodes), end;
 	unsigned count = 0;
@@ -322,7 +325,8 @@ bool store_walk_locked(struct store *st, struct store_walk *w, bool all, uint64_
 	if (w->bucket == buckets)
 		return false;
 	end = buckets - w->bucket > WALK_BUCKETS ? w->bucket + WALK_BUCKETS : buckets;
-	while (w->bucket < end && (walk_chain(htable_bucket(&st->inodes, w->bucket), all, ret_inos, &count) || !count))
+	while (w->bucket < end &&
+	       (walk_chain(htable_bucket(&st->inodes, w->bucket), all, ret_inos, &count) || !count))
 		w->bucket++;
 	*ret_count = count;
 	return true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Executes operation records: dispatch, attributes, INODE_FREE. Names are in store_apply_names.c, bytes in
- * store_apply_data.c. Each function first checks and allocates everything, then changes: all or nothing. An
- * object is shown to the image (image_*_touch) before it changes, so that a running checkpoint can keep its
- * old state. Under the store's lock.
+ * Executes operation records: dispatch, attributes, INODE_FREE. Names are in store_apply_names.c,
+ * bytes in store_apply_data.c. Each function first checks and allocates everything, then changes:
+ * all or nothing. An object is shown to the image (image_*_touch) before it changes, so that a
+ * running checkpoint can keep its old state. Under the store's lock.
  */
 #include "fs/store_internal.h"
 

@@ -43,8 +43,8 @@ int store_truncate_locked(struct store *st, struct inode *in, uint64_t size)
 }
 
 /* Writes data (already staged or not) and leaves the times to the caller. */
-static int write_bytes(struct store *st, struct inode *in, uint64_t off, const void *data, uint32_t len,
-		       struct value_stage *stage)
+static int write_bytes(struct store *st, struct inode *in, uint64_t off, const void *data,
+		       uint32_t len, struct value_stage *stage)
 {
 	struct value_stage *own = NULL;
 	struct image_value_hook h;
@@ -92,8 +92,10 @@ int store_apply_write(struct store *st, const struct record *r, struct value_sta
 	return 0;
 }
 
-/* Zeroes the range and, unless the size is kept, extends to its end; a failure undoes the extension. */
-static int zero_range(struct store *st, struct inode *in, const struct value_hook *h, const struct record *r)
+/* Zeroes the range and, unless the size is kept, extends to its end; a failure
+ * undoes the extension. */
+static int zero_range(struct store *st, struct inode *in, const struct value_hook *h,
+		      const struct record *r)
 {
 	uint64_t off = r->u.fallocate.offset, len = r->u.fallocate.length;
 	uint64_t old = in->u.value.size;
@@ -130,7 +132,8 @@ int store_apply_fallocate(struct store *st, const struct record *r)
 		err = value_reserve(st->slab, &in->u.value, &h.hook, off, len, mode != 0);
 	else if (mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE))
 		err = value_punch(st->slab, &in->u.value, &h.hook, off, len);
-	else if (mode == FALLOC_FL_ZERO_RANGE || mode == (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
+	else if (mode == FALLOC_FL_ZERO_RANGE ||
+		 mode == (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
 		err = zero_range(st, in, &h.hook, r);
 	else
 		err = -EOPNOTSUPP;
@@ -143,7 +146,8 @@ int store_apply_fallocate(struct store *st, const struct record *r)
 }
 
 /* Copies [off, off+len), which lies within the value, to buf. */
-static void read_bytes(struct store *st, const struct value *v, uint64_t off, uint64_t len, uint8_t *buf)
+static void read_bytes(struct store *st, const struct value *v, uint64_t off, uint64_t len,
+		       uint8_t *buf)
 {
 	while (len) {
 		struct value_ref refs[8];
@@ -178,7 +182,8 @@ int store_apply_copy(struct store *st, const struct record *r)
 		err = find_regular(st, r->ino, &dst);
 	if (err)
 		return err;
-	if (len == 0 || len > RECORD_DATA_MAX || from > src->u.value.size || len > src->u.value.size - from)
+	if (len == 0 || len > RECORD_DATA_MAX || from > src->u.value.size ||
+	    len > src->u.value.size - from)
 		return -EINVAL;
 	if (to > VALUE_SIZE_MAX - len)
 		return -EFBIG;

@@ -90,10 +90,11 @@ static int check_create(struct store *st, const struct record *r, struct inode *
 		err = check_new_name(st, dir, r->name, r->name_len);
 	if (err)
 		return err;
-	if (!S_ISREG(mode) && !S_ISDIR(mode) && !S_ISLNK(mode) && !S_ISFIFO(mode) && !S_ISSOCK(mode) &&
-	    !S_ISCHR(mode) && !S_ISBLK(mode))
+	if (!S_ISREG(mode) && !S_ISDIR(mode) && !S_ISLNK(mode) && !S_ISFIFO(mode) &&
+	    !S_ISSOCK(mode) && !S_ISCHR(mode) && !S_ISBLK(mode))
 		return -EINVAL;
-	if (S_ISLNK(mode) ? r->name2_len == 0 || memchr(r->name2, 0, r->name2_len) : r->name2_len != 0)
+	if (S_ISLNK(mode) ? r->name2_len == 0 || memchr(r->name2, 0, r->name2_len) :
+			    r->name2_len != 0)
 		return -EINVAL;
 	if (r->name2_len > RECORD_SYMLINK_MAX)
 		return -ENAMETOOLONG;

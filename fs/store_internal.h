@@ -5,7 +5,8 @@
  * What the store's files and the image share. Everything here is protected by the store's mutex.
  *
  * store.c life cycle, inodes, reading · store_names.c names and directories · store_apply.c,
- * store_apply_names.c, store_apply_data.c records · store_xattr.c · store_digest.c · image*.c checkpoints
+ * store_apply_names.c, store_apply_data.c records · store_xattr.c · store_digest.c · image*.c
+ * checkpoints
  */
 #include "fs/image.h"
 #include "fs/store.h"
@@ -24,8 +25,9 @@ struct name {
 };
 
 /*
- * A directory's entries in cookie order. An entry is a struct name pointer, or, where the name is gone, its
- * cookie << 1 | 1, so that the order can still be searched. Compacted when over half are gone.
+ * A directory's entries in cookie order. An entry is a struct name pointer, or, where the name is
+ * gone, its cookie << 1 | 1, so that the order can still be searched. Compacted when over half are
+ * gone.
  */
 struct store_dir {
 	uint64_t *entries;
@@ -47,7 +49,8 @@ struct store {
 	uint64_t orphans, value_bytes;
 };
 
-/* An extended-attribute set. Immutable: a change makes a new one, so a checkpoint can hold on to it. */
+/* An extended-attribute set. Immutable: a change makes a new one, so a checkpoint can hold
+ * on to it. */
 struct store_xattrs {
 	_Atomic uint32_t refs;
 	uint32_t len;
@@ -56,7 +59,8 @@ struct store_xattrs {
 #define STORE_XATTRS_BYTES_MAX (512U << 10)
 
 /* store.c */
-struct inode *store_inode_alloc(uint64_t ino, uint32_t mode); /* with an empty directory, if it is one */
+/* with an empty directory, if it is one */
+struct inode *store_inode_alloc(uint64_t ino, uint32_t mode);
 void store_inode_add_locked(struct store *st, struct inode *in);
 /* Frees value, directory, target and attributes; the struct stays. */
 void store_inode_clear_locked(struct store *st, struct inode *in);
@@ -68,13 +72,16 @@ uint64_t store_name_hash(uint64_t parent_ino, const char *text, size_t len);
 struct name *store_name_alloc(uint64_t parent_ino, const char *text, size_t len);
 void store_name_add_locked(struct store *st, struct name *n);    /* to the table only */
 void store_name_remove_locked(struct store *st, struct name *n); /* from the table only */
-struct name *store_name_find_locked(struct store *st, uint64_t parent_ino, const char *text, size_t len);
+struct name *store_name_find_locked(struct store *st, uint64_t parent_ino, const char *text,
+				    size_t len);
 struct store_dir *store_dir_alloc(void);
 void store_dir_free(struct store_dir *d);
 int store_dir_reserve(struct store_dir *d);                /* room for one more: -ENOMEM */
-void store_dir_append(struct store_dir *d, struct name *n);  /* after a reserve; the name has its cookie */
+/* after a reserve; the name has its cookie */
+void store_dir_append(struct store_dir *d, struct name *n);
 void store_dir_remove(struct store_dir *d, const struct name *n);
-/* Brings entries appended in any order (none gone) into cookie order. False: two have the same cookie. */
+/* Brings entries appended in any order (none gone) into cookie order. False: two have
+ * the same cookie. */
 bool store_dir_sort(struct store_dir *d);
 /* First living entry above cookie, NULL: none. */
 struct name *store_dir_next(const struct store_dir *d, uint64_t cookie);
@@ -88,7 +95,8 @@ int store_xattrs_check(const void *data, size_t len);
 struct store_xattrs *store_xattrs_from(const void *data, size_t len); /* NULL: no memory */
 
 /* store_apply.c: shared by the files with one function per opcode */
-void store_touch_change(struct store *st, struct inode *in, const struct record *r); /* ctime, last_lsn */
+/* ctime, last_lsn */
+void store_touch_change(struct store *st, struct inode *in, const struct record *r);
 void store_touch_modify(struct store *st, struct inode *in, const struct record *r); /* and mtime */
 
 /* store_apply_names.c */

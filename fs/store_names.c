@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names table, directories' entries in cookie order, and readdir. All under the store's lock. */
+/* The names table, directories' entries in cookie order, and readdir. All under
+ * the store's lock. */
 #include "fs/store_internal.h"
 
 #include <assert.h>
@@ -39,7 +40,8 @@ void store_name_remove_locked(struct store *st, struct name *n)
 	htable_del(&st->names, &n->hash);
 }
 
-struct name *store_name_find_locked(struct store *st, uint64_t parent_ino, const char *text, size_t len)
+struct name *store_name_find_locked(struct store *st, uint64_t parent_ino, const char *text,
+				    size_t len)
 {
 	struct htable_node *h = htable_chain(&st->names, store_name_hash(parent_ino, text, len));
 
@@ -52,7 +54,8 @@ struct name *store_name_find_locked(struct store *st, uint64_t parent_ino, const
 	return NULL;
 }
 
-struct inode *store_lookup_locked(struct store *st, struct inode *dir, const char *name, size_t name_len)
+struct inode *store_lookup_locked(struct store *st, struct inode *dir, const char *name,
+				  size_t name_len)
 {
 	struct name *n = store_name_find_locked(st, dir->ino, name, name_len);
 
@@ -190,7 +193,8 @@ struct name *store_dir_next(const struct store_dir *d, uint64_t cookie)
 	return NULL;
 }
 
-bool store_readdir_locked(struct store *st, struct inode *dir, uint64_t after, struct store_dirent *ret_e)
+bool store_readdir_locked(struct store *st, struct inode *dir, uint64_t after,
+			  struct store_dirent *ret_e)
 {
 	struct inode *in;
 	struct name *n;
@@ -216,7 +220,11 @@ bool store_readdir_locked(struct store *st, struct inode *dir, uint64_t after, s
 	in = store_inode_locked(st, n->ino);
 	assert(in);
 	*ret_e = (struct store_dirent){
-		.ino = n->ino, .cookie = n->cookie, .mode = in->mode, .name_len = n->len, .name = n->text,
+		.ino = n->ino,
+		.cookie = n->cookie,
+		.mode = in->mode,
+		.name_len = n->len,
+		.name = n->text,
 	};
 	return true;
 }

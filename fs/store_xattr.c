@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extended attributes: an immutable packed set per inode, replaced as a whole. Under the store's lock. */
+/* Extended attributes: an immutable packed set per inode, replaced as a whole. Under
+ * the store's lock. */
 #include "fs/store_internal.h"
 
 #include "common/byteorder.h"
@@ -21,7 +22,9 @@ struct entry {
 /* Decodes the entry at p (checked sets only). */
 static struct entry entry_at(const uint8_t *p)
 {
-	struct entry e = { .name_len = p[0], .value_len = get_be32(p + 1), .name = (const char *)p + ENTRY_HEAD };
+	struct entry e = { .name_len = p[0],
+			   .value_len = get_be32(p + 1),
+			   .name = (const char *)p + ENTRY_HEAD };
 
 	e.value = p + ENTRY_HEAD + e.name_len;
 	e.bytes = ENTRY_HEAD + (size_t)e.name_len + e.value_len;
@@ -76,7 +79,8 @@ void store_xattrs_put(struct store_xattrs *x)
 		free(x);
 }
 
-static bool find(const struct store_xattrs *x, const char *name, size_t name_len, struct entry *ret_e)
+static bool find(const struct store_xattrs *x, const char *name, size_t name_len,
+		 struct entry *ret_e)
 {
 	for (size_t off = 0; x && off < x->len;) {
 		struct entry e = entry_at(x->data + off);
@@ -103,7 +107,8 @@ static int replace(struct store *st, struct inode *in, const struct record *r, b
 	if (len > STORE_XATTRS_BYTES_MAX)
 		return -ENOSPC;
 	if (len) {
-		size_t before = had ? (size_t)((const uint8_t *)e.name - ENTRY_HEAD - old->data) : kept;
+		size_t before = had ? (size_t)((const uint8_t *)e.name - ENTRY_HEAD - old->data) :
+				      kept;
 		uint8_t *p;
 
 		x = xattrs_alloc(len);

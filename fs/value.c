@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes of values: write, truncate, punch, reserve. What each does to a chunk is an edit of a plan
- * (fs/value_edit.h), so that all of them are all or nothing and call the hooks in the same order.
+ * Changes of values: write, truncate, punch, reserve. What each does to a chunk is an edit of a
+ * plan (fs/value_edit.h), so that all of them are all or nothing and call the hooks in the same
+ * order.
  *
- * Every slot has room for the valid bytes of its chunk, and these are defined; bytes beyond are not.
+ * Every slot has room for the valid bytes of its chunk, and these are defined; bytes beyond are
+ * not.
  */
 #include "fs/value_edit.h"
 
@@ -20,7 +22,8 @@ static void value_normalise(struct value *v, uint64_t new_size)
 	}
 }
 
-/* Where chunks begin whose valid bytes grow with the size. A slot that moves into a tree counts always. */
+/* Where chunks begin whose valid bytes grow with the size. A slot that moves into a
+ * tree counts always. */
 static uint64_t first_growing(const struct value *v)
 {
 	return v->height == 0 ? 0 : v->size / VALUE_CHUNK_BYTES;
@@ -85,8 +88,8 @@ int value_write(struct slab *s, struct value *v, const struct value_hook *h,
 }
 
 /* Frees chunks [first, last] of a tree; their before hooks have been called. */
-static void chunks_remove(struct slab *s, struct value *v, const struct value_hook *h, uint64_t first,
-			  uint64_t last)
+static void chunks_remove(struct slab *s, struct value *v, const struct value_hook *h,
+			  uint64_t first, uint64_t last)
 {
 	struct value_chunk *c;
 
@@ -101,7 +104,8 @@ static void chunks_remove(struct slab *s, struct value *v, const struct value_ho
 	}
 }
 
-static void chunks_before(const struct value *v, const struct value_hook *h, uint64_t first, uint64_t last)
+static void chunks_before(const struct value *v, const struct value_hook *h, uint64_t first,
+			  uint64_t last)
 {
 	struct value_chunk *c;
 
@@ -120,7 +124,8 @@ static void inline_drop(struct slab *s, struct value *v)
 	v->chunks = 0;
 }
 
-static void inline_shrink(struct slab *s, struct value *v, const struct value_hook *h, uint64_t size)
+static void inline_shrink(struct slab *s, struct value *v, const struct value_hook *h,
+			  uint64_t size)
 {
 	value_hook_before(h, NULL);
 	if (size == 0)
@@ -200,7 +205,8 @@ static int inline_punch(struct slab *s, struct value *v, const struct value_hook
 }
 
 /* Range [from, to) of chunk idx under [off, end). */
-static void chunk_range(uint64_t idx, uint64_t off, uint64_t end, uint32_t *ret_from, uint32_t *ret_to)
+static void chunk_range(uint64_t idx, uint64_t off, uint64_t end, uint32_t *ret_from,
+			uint32_t *ret_to)
 {
 	uint64_t start = idx * VALUE_CHUNK_BYTES;
 
@@ -240,7 +246,8 @@ static int tree_punch(struct slab *s, struct value *v, const struct value_hook *
 	return err;
 }
 
-int value_punch(struct slab *s, struct value *v, const struct value_hook *h, uint64_t off, uint64_t len)
+int value_punch(struct slab *s, struct value *v, const struct value_hook *h, uint64_t off,
+		uint64_t len)
 {
 	uint64_t end;
 	uint32_t from, to;
@@ -277,7 +284,8 @@ static int plan_reserve(struct value_plan *p, uint64_t idx, uint32_t cap)
 int value_reserve(struct slab *s, struct value *v, const struct value_hook *h, uint64_t off,
 		  uint64_t len, bool keep_size)
 {
-	uint64_t end = off + len, first = off / VALUE_CHUNK_BYTES, last = (end - 1) / VALUE_CHUNK_BYTES;
+	uint64_t end = off + len, first = off / VALUE_CHUNK_BYTES,
+		 last = (end - 1) / VALUE_CHUNK_BYTES;
 	uint64_t new_size = !keep_size && end > v->size ? end : v->size;
 	bool tree = end > VALUE_CHUNK_BYTES;
 	struct value_plan p;
@@ -295,7 +303,8 @@ int value_reserve(struct slab *s, struct value *v, const struct value_hook *h, u
 	value_plan_begin(&p, s, v, h, new_size, tree);
 	err = plan_gap(&p, first);
 	for (uint64_t i = first; i <= last && !err; i++)
-		err = plan_reserve(&p, i, v->height > 0 || p.convert ? VALUE_CHUNK_BYTES : (uint32_t)end);
+		err = plan_reserve(&p, i,
+				   v->height > 0 || p.convert ? VALUE_CHUNK_BYTES : (uint32_t)end);
 	if (!err && p.n == 0 && new_size == v->size) {
 		value_plan_abort(&p);
 		return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of value_edit.h. Whether a slot may change in place is decided after the before hooks, for these may
- * take a reference to it. */
+/* Plans of value_edit.h. Whether a slot may change in place is decided after the before hooks, for
+ * these may take a reference to it. */
 #include "fs/value_edit.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void value_plan_begin(struct value_plan *p, struct slab *s, struct value *v, const struct value_hook *h,
-		      uint64_t new_size, bool tree)
+void value_plan_begin(struct value_plan *p, struct slab *s, struct value *v,
+		      const struct value_hook *h, uint64_t new_size, bool tree)
 {
 	p->slab = s;
 	p->v = v;
@@ -87,9 +87,9 @@ static bool edit_writes(const struct value_edit *e)
 }
 
 /*
- * Room for growth when bytes are appended to a slot that is too small, so that many small appends don't copy
- * quadratically: a quarter for a value of one chunk; double for the last chunk of a larger one, where the
- * share of the whole is small.
+ * Room for growth when bytes are appended to a slot that is too small, so that many small appends
+ * don't copy quadratically: a quarter for a value of one chunk; double for the last chunk of a
+ * larger one, where the share of the whole is small.
  */
 static uint32_t roomy_bytes(const struct value_edit *e, uint32_t need)
 {

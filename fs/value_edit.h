@@ -10,13 +10,14 @@
  */
 #include "fs/value_tree.h"
 
-/* What becomes of one chunk: its first `keep` bytes stay, [from, to) are written, the rest up to `end` reads
- * as zeros. */
+/* What becomes of one chunk: its first `keep` bytes stay, [from, to) are written, the rest up to
+ * `end` reads as zeros. */
 struct value_edit {
 	uint64_t idx;
 	struct value_chunk *c;     /* NULL: the inline slot */
 	struct slot *old;          /* NULL: a hole */
-	struct slot *slot;         /* what it has afterwards; == old: changed in place or not at all */
+	/* what it has afterwards; == old: changed in place or not at all */
+	struct slot *slot;
 	struct slot **staged;      /* a slot with all the bytes, or NULL */
 	const uint8_t *src;        /* bytes for [from, to); NULL: zeros */
 	uint32_t keep, from, to, end;
@@ -25,7 +26,8 @@ struct value_edit {
 	bool blank;                /* a new slot of zeros throughout */
 };
 
-#define VALUE_EDITS_FIXED 20 /* a WRITE of RECORD_DATA_MAX touches 17 chunks, the old tail, chunk 0 */
+/* a WRITE of RECORD_DATA_MAX touches 17 chunks, the old tail, chunk 0 */
+#define VALUE_EDITS_FIXED 20
 
 struct value_plan {
 	struct slab *slab;
@@ -40,12 +42,13 @@ struct value_plan {
 	struct value_edit fixed[VALUE_EDITS_FIXED];
 };
 
-/* Begins a plan. tree: the value must have one afterwards. Uncommitted plans end with value_plan_abort. */
-void value_plan_begin(struct value_plan *p, struct slab *s, struct value *v, const struct value_hook *h,
-		      uint64_t new_size, bool tree);
+/* Begins a plan. tree: the value must have one afterwards. Uncommitted plans
+ * end with value_plan_abort. */
+void value_plan_begin(struct value_plan *p, struct slab *s, struct value *v,
+		      const struct value_hook *h, uint64_t new_size, bool tree);
 
-/* The edit of chunk idx that only follows the new size; set from, to, src, staged, min_cap, blank for
- * more. Indexes ascend. NULL: no memory. */
+/* The edit of chunk idx that only follows the new size; set from, to, src, staged, min_cap, blank
+ * for more. Indexes ascend. NULL: no memory. */
 struct value_edit *value_plan_add(struct value_plan *p, uint64_t idx);
 
 /* Adds the edits of the chunks in [first, last] whose valid bytes the new size changes. -ENOMEM. */

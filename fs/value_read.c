@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at values: references to their bytes, holes, chunks; and installing chunks while a checkpoint is
- * loaded. */
+/* Looking at values: references to their bytes, holes, chunks; and installing chunks while a
+ * checkpoint is loaded. */
 #include "fs/value_edit.h"
 
 #include <errno.h>
@@ -19,12 +19,14 @@ int value_refs(const struct value *v, uint64_t off, uint64_t len, struct value_r
 	end = off + len;
 	while (pos < end && n < max) {
 		struct value_ref *ref = &refs[n++];
-		uint32_t from = (uint32_t)(pos % VALUE_CHUNK_BYTES), part = VALUE_CHUNK_BYTES - from;
+		uint32_t from = (uint32_t)(pos % VALUE_CHUNK_BYTES),
+			 part = VALUE_CHUNK_BYTES - from;
 		struct slot *slot = value_slot_at(v, pos / VALUE_CHUNK_BYTES);
 
 		if (part > end - pos)
 			part = (uint32_t)(end - pos);
-		/* only a damaged checkpoint makes a slot shorter than its chunk: the rest is zeros then */
+		/* only a damaged checkpoint makes a slot shorter than its chunk: the rest
+		 * is zeros then */
 		if (slot && from >= slot->cap)
 			slot = NULL;
 		if (slot && part > slot->cap - from)
@@ -129,8 +131,8 @@ static int load_tree_chunk(struct value *v, uint64_t idx, struct value_chunk **r
 	return 0;
 }
 
-int value_load_chunk(struct slab *s, struct value *v, uint64_t idx, struct slot *slot, bool inline_slot,
-		     struct value_chunk **ret_c)
+int value_load_chunk(struct slab *s, struct value *v, uint64_t idx, struct slot *slot,
+		     bool inline_slot, struct value_chunk **ret_c)
 {
 	struct value_chunk *c;
 	uint64_t size = v->size;

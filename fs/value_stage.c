@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of a write that needs no lock: copying the caller's bytes into slots, with their checksum. */
+/* The part of a write that needs no lock: copying the caller's bytes into slots,
+ * with their checksum. */
 #include "fs/value_edit.h"
 
 #include "common/crc32c.h"
@@ -10,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static_assert(VALUE_STAGE_SLOTS == RECORD_DATA_MAX / VALUE_CHUNK_BYTES + 1, "every chunk of a WRITE has a place");
+static_assert(VALUE_STAGE_SLOTS == RECORD_DATA_MAX / VALUE_CHUNK_BYTES + 1,
+	      "every chunk of a WRITE has a place");
 
 /* Copied, then checksummed, so that the second reading hits the cache. */
 #define STAGE_PIECE_BYTES 8192U

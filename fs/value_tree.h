@@ -2,8 +2,9 @@
 #ifndef KVFS_FS_VALUE_TREE_H
 #define KVFS_FS_VALUE_TREE_H
 /*
- * Radix tree of a value's chunks by index: 512 children a node, but a node's array is only as long as its
- * highest child needs, so that a value of two chunks doesn't pay for 512. Private to the value module.
+ * Radix tree of a value's chunks by index: 512 children a node, but a node's array is only as long
+ * as its highest child needs, so that a value of two chunks doesn't pay for 512. Private to the
+ * value module.
  *
  * Threads: the store's lock.
  */
@@ -11,8 +12,8 @@
 
 #define VALUE_TREE_HEIGHT_MAX 3 /* 2^27 chunks: VALUE_SIZE_MAX */
 
-/* Makes the nodes down to idx, so that value_tree_insert can't fail. -ENOMEM; what was made stays until
- * value_tree_prune. */
+/* Makes the nodes down to idx, so that value_tree_insert can't fail. -ENOMEM; what was made stays
+ * until value_tree_prune. */
 int value_tree_reserve(struct value_node **root, uint8_t *height, uint64_t idx);
 
 /* Frees the nodes on the way to idx that hold nothing. */

@@ -7,14 +7,15 @@
  * type and bytes.
  *
  * Segments are immutable and numbered upwards. A checkpoint is the ordered run of segments
- * [first_seg, last_seg] its manifest names: newer items replace older ones of the same identity, and
- * deletions are items too (tombstones). Each checkpoint adds segments with what changed; old garbage
- * leaves because the store re-adds what still lives in the oldest segments and then asks for a higher
- * first_seg. So the bytes written grow with what changed, and the files stay within about twice the
- * live bytes. The two newest manifests and all segments that either names are kept.
+ * [first_seg, last_seg] its manifest names: newer items replace older ones of the same identity,
+ * and deletions are items too (tombstones). Each checkpoint adds segments with what changed; old
+ * garbage leaves because the store re-adds what still lives in the oldest segments and then asks
+ * for a higher first_seg. So the bytes written grow with what changed, and the files stay within
+ * about twice the live bytes. The two newest manifests and all segments that either names are kept.
  *
- * Segments are written by io_uring from registered, aligned buffers, O_DIRECT where the filesystem has
- * it, pwrite where io_uring is forbidden. Manifest: written beside, fsynced, renamed, directory fsynced.
+ * Segments are written by io_uring from registered, aligned buffers, O_DIRECT where the filesystem
+ * has it, pwrite where io_uring is forbidden. Manifest: written beside, fsynced, renamed, directory
+ * fsynced.
  *
  * Threads: one writer at a time; a reader works on files only.
  */
@@ -61,10 +62,11 @@ int ckpt_list(struct ckpt *c, struct ckpt_info ret_infos[2]);
 /*
  * Reads the checkpoint info, calling item for each item in write order with its segment number;
  * item's non-zero return ends the walk. verify_only: item may be NULL.
- * -EBADMSG: a segment is missing, short or fails its checksum; *ret_bad_seg (may be NULL) names it. -EIO.
- * -ENOENT: no such checkpoint any more. Items of earlier blocks have been handed on by then. data is not
- * aligned. A checkpoint found damaged here is not built upon: the next ckpt_begin goes on from the other
- * one and removes it.
+ * -EBADMSG: a segment is missing, short or fails its checksum; *ret_bad_seg (may be NULL) names it.
+ * -EIO.
+ * -ENOENT: no such checkpoint any more. Items of earlier blocks have been handed on by then. data
+ * is not aligned. A checkpoint found damaged here is not built upon: the next ckpt_begin goes on
+ * from the other one and removes it.
  * progress, if not NULL, is called now and then with bytes done and bytes in all.
  */
 struct ckpt_read_ops {
@@ -75,14 +77,15 @@ int ckpt_read(struct ckpt *c, const struct ckpt_info *info, const struct ckpt_re
 	      void *ctx, uint64_t *ret_bad_seg);
 
 /*
- * Whether checkpoint number is built upon: ckpt_read says so of what it reads, and the caller of what it found
- * wrong in the items (bad), after ckpt_read. As long as c is open. Any thread.
+ * Whether checkpoint number is built upon: ckpt_read says so of what it reads, and the caller of
+ * what it found wrong in the items (bad), after ckpt_read. As long as c is open. Any thread.
  */
 void ckpt_mark_bad(struct ckpt *c, uint64_t number, bool bad);
 
 /*
- * Begins a checkpoint of the state at lsn. Segment numbers go on after those of the newest sound checkpoint;
- * what a crash left beyond them is removed. -EBUSY: one is being written, or a damaged one is pinned.
+ * Begins a checkpoint of the state at lsn. Segment numbers go on after those of the newest sound
+ * checkpoint; what a crash left beyond them is removed. -EBUSY: one is being written, or a damaged
+ * one is pinned.
  */
 int ckpt_begin(struct ckpt *c, uint64_t lsn, uint64_t epoch, struct ckpt_writer **ret_w);
 
@@ -92,16 +95,18 @@ uint64_t ckpt_writer_seg(const struct ckpt_writer *w);
 /*
  * Adds an item; may block for a free buffer. All items of one call are in one segment.
  * *ret_seg: the segment it went to; *ret_bytes: what it takes there (for live-byte accounts).
- * type is not 0. -EIO, -ENOSPC, -EMSGSIZE; after an error only abort (or commit, which fails) is allowed.
+ * type is not 0. -EIO, -ENOSPC, -EMSGSIZE; after an error only abort (or commit, which fails) is
+ * allowed.
  */
 int ckpt_writer_add(struct ckpt_writer *w, uint8_t type, const struct iovec *iov, int iovcnt,
 		    uint64_t *ret_seg, uint32_t *ret_bytes);
 
 /*
- * Makes it durable: segments synced, manifest with first_seg written, older ones than the newest two
- * removed with the segments only they named. first_seg 0: keep the previous first_seg (or the first
- * new one). Frees w in every case. On error the previous checkpoint stays the newest and the new files are
- * removed. -EINVAL: first_seg before the previous one's or beyond ckpt_writer_seg. -EIO, -ENOSPC.
+ * Makes it durable: segments synced, manifest with first_seg written, older ones than the newest
+ * two removed with the segments only they named. first_seg 0: keep the previous first_seg (or the
+ * first new one). Frees w in every case. On error the previous checkpoint stays the newest and the
+ * new files are removed. -EINVAL: first_seg before the previous one's or beyond ckpt_writer_seg.
+ * -EIO, -ENOSPC.
  */
 int ckpt_commit(struct ckpt_writer *w, uint64_t first_seg, uint64_t next_ino,
 		struct ckpt_info *ret_info);
@@ -110,9 +115,9 @@ void ckpt_abort(struct ckpt_writer *w); /* removes the new segments; NULL is fin
 void ckpt_stats(struct ckpt *c, struct ckpt_stats *ret_stats);
 
 /*
- * For resync: files of a checkpoint by name, to be copied as they are. Names are plain file names in
- * the "ckpt" directory; the manifest comes last. ckpt_pin keeps a checkpoint's files from being removed
- * until ckpt_unpin.
+ * For resync: files of a checkpoint by name, to be copied as they are. Names are plain file names
+ * in the "ckpt" directory; the manifest comes last. ckpt_pin keeps a checkpoint's files from being
+ * removed until ckpt_unpin.
  */
 int ckpt_pin(struct ckpt *c, struct ckpt_info *ret_info); /* the newest; -ENOENT when none */
 void ckpt_unpin(struct ckpt *c, const struct ckpt_info *info);

@@ -2,8 +2,8 @@
 #ifndef KVFS_LOG_CKPT_CODEC_H
 #define KVFS_LOG_CKPT_CODEC_H
 /*
- * Checkpoint formats between bytes and structs: pure functions over buffers. The decoders trust nothing
- * in their input; the fuzz target drives them directly. Any thread.
+ * Checkpoint formats between bytes and structs: pure functions over buffers. The decoders trust
+ * nothing in their input; the fuzz target drives them directly. Any thread.
  */
 #include "log/ckpt.h"
 #include "log/ckpt_format.h"
@@ -27,8 +27,8 @@ int ckpt_manifest_encode(const struct ckpt_manifest *m, const uint8_t uuid[16], 
 			 size_t *ret_len);
 
 /*
- * The first copy that is sound. -EBADMSG: neither is, or of another volume. -EPROTONOSUPPORT: written by
- * a newer kvfs. -ENOMEM. On success ckpt_manifest_clear the result.
+ * The first copy that is sound. -EBADMSG: neither is, or of another volume. -EPROTONOSUPPORT:
+ * written by a newer kvfs. -ENOMEM. On success ckpt_manifest_clear the result.
  */
 int ckpt_manifest_decode(const uint8_t *data, size_t len, const uint8_t uuid[16],
 			 struct ckpt_manifest *ret_m);
@@ -64,8 +64,8 @@ uint64_t ckpt_block_seal(uint8_t *p, uint64_t seg, uint32_t sequence, uint32_t p
 			 uint32_t item_count);
 
 /*
- * The block that begins at p, of which avail bytes are in memory. -ENODATA: sound so far, but more bytes
- * are needed. -EBADMSG: not block number sequence of segment seg, or damaged.
+ * The block that begins at p, of which avail bytes are in memory. -ENODATA: sound so far, but more
+ * bytes are needed. -EBADMSG: not block number sequence of segment seg, or damaged.
  */
 int ckpt_block_decode(const uint8_t *p, size_t avail, uint64_t seg, uint32_t sequence,
 		      struct ckpt_block *ret_block);
@@ -80,8 +80,8 @@ static inline void ckpt_item_header_put(uint8_t *p, uint8_t type, uint32_t len)
 }
 
 /*
- * The item at *off of the block's payload; moves *off behind it. 1: an item; 0: the end, and item_count
- * items have been seen; -EBADMSG. Begin with *off = *seen = 0.
+ * The item at *off of the block's payload; moves *off behind it. 1: an item; 0: the end, and
+ * item_count items have been seen; -EBADMSG. Begin with *off = *seen = 0.
  */
 int ckpt_item_next(const struct ckpt_block *b, uint32_t *off, uint32_t *seen, uint8_t *ret_type,
 		   const uint8_t **ret_data, uint32_t *ret_len);

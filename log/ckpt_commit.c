@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a checkpoint begins and ends. Any failure leaves what was committed before untouched: new files only
- * get names that no manifest on media knows, and the manifest comes last.
+ * How a checkpoint begins and ends. Any failure leaves what was committed before untouched: new
+ * files only get names that no manifest on media knows, and the manifest comes last.
  */
 #include "log/ckpt_internal.h"
 
@@ -194,8 +194,8 @@ static int run_choose(struct ckpt_writer *w, uint64_t first_seg)
 }
 
 /*
- * Stores the manifest. Where that fails it may stand on media nonetheless; if it can't be taken back,
- * its segments must stay with it (*ret_keep_segs): the next ckpt_begin sorts that out.
+ * Stores the manifest. Where that fails it may stand on media nonetheless; if it can't be taken
+ * back, its segments must stay with it (*ret_keep_segs): the next ckpt_begin sorts that out.
  */
 static int manifest_commit(struct ckpt_writer *w, bool *ret_keep_segs)
 {

@@ -9,13 +9,13 @@
  *   item:              type (1, not 0) | length (3) | payload
  *   manifest-%016llx:  copy | the same copy again; copy: header (112) | one entry (40) per segment
  *
- * A segment says what it is but not where it ends: the manifest that names it holds its length, number
- * of blocks and a checksum chained over its blocks, so a stale or foreign file never passes for it.
- * The manifest is doubled because the log is rewound once it stands: one bad sector in it must not
- * cost the checkpoint.
+ * A segment says what it is but not where it ends: the manifest that names it holds its length,
+ * number of blocks and a checksum chained over its blocks, so a stale or foreign file never passes
+ * for it. The manifest is doubled because the log is rewound once it stands: one bad sector in it
+ * must not cost the checkpoint.
  *
- * Checksums are XXH3-64. Each is the last field of its header; it sums what follows, seeded with the sum of
- * what is before it.
+ * Checksums are XXH3-64. Each is the last field of its header; it sums what follows, seeded with
+ * the sum of what is before it.
  */
 #include <assert.h>
 #include <stddef.h>
@@ -46,7 +46,8 @@ static_assert(offsetof(struct ckpt_seg_header, checksum) == 48, "segment header 
 
 struct ckpt_block_header {
 	uint32_t magic;
-	uint32_t payload_bytes;    /* items with their headers; the block is padded to whole pages */
+	/* items with their headers; the block is padded to whole pages */
+	uint32_t payload_bytes;
 	uint32_t item_count;
 	uint32_t sequence;         /* in its segment, from 0 */
 	uint64_t seg;

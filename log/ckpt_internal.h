@@ -36,8 +36,8 @@ enum ckpt_name_kind { CKPT_NAME_SEG, CKPT_NAME_MANIFEST, CKPT_NAME_TMP, CKPT_NAM
 enum ckpt_name_kind ckpt_name_parse(const char *name, uint64_t *ret_number);
 
 /*
- * Calls fn for each name in the directory, which fn may remove. fn's non-zero return ends the walk and is
- * returned. -EIO, -ENOMEM, -EMFILE.
+ * Calls fn for each name in the directory, which fn may remove. fn's non-zero return ends the walk
+ * and is returned. -EIO, -ENOMEM, -EMFILE.
  */
 int ckpt_dir_each(struct ckpt *c,
 		  int (*fn)(void *ctx, const char *name, enum ckpt_name_kind kind, uint64_t number),
@@ -56,8 +56,8 @@ int ckpt_manifest_store(struct ckpt *c, const struct ckpt_manifest *m);
 int ckpt_manifest_remove(struct ckpt *c, uint64_t number);
 
 /*
- * Removes manifests, then segments, that neither keep[0..keep_count) nor a pin names, and leftovers.
- * Manifests that it can't read count as not named.
+ * Removes manifests, then segments, that neither keep[0..keep_count) nor a pin names, and
+ * leftovers. Manifests that it can't read count as not named.
  */
 int ckpt_dir_prune(struct ckpt *c, const struct ckpt_info *keep, size_t keep_count);
 

@@ -78,7 +78,8 @@ int ckpt_io_create(const struct ckpt_hooks *hooks, struct ckpt_io **ret_io)
 		return -ENOMEM;
 	io->hooks = hooks;
 	/* Pages of its own: a write that outlives a broken ring can't see another owner's bytes. */
-	io->area = mmap(NULL, IO_AREA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	io->area = mmap(NULL, IO_AREA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			-1, 0);
 	if (io->area == MAP_FAILED) {
 		free(io);
 		return -ENOMEM;
@@ -213,7 +214,8 @@ static void file_reserve(struct ckpt_io_file *f, size_t len)
 {
 	uint64_t end = f->bytes + len;
 
-	/* A short block is a checkpoint's last. Page-cached files gain nothing, and tmpfs would fill. */
+	/* A short block is a checkpoint's last. Page-cached files gain nothing, and
+	 * tmpfs would fill. */
 	if (!f->direct || f->no_reserve || len < CKPT_BLOCK_BYTES_MAX / 2 || end <= f->reserved)
 		return;
 	if (fallocate(f->fd, 0, (off_t)f->bytes, (off_t)IO_RESERVE_BYTES) == 0)

@@ -2,14 +2,15 @@
 #ifndef KVFS_LOG_CKPT_IO_H
 #define KVFS_LOG_CKPT_IO_H
 /*
- * Asynchronous appending to segment files: a handful of aligned buffers, registered with one io_uring;
- * O_DIRECT where the filesystem takes it. What is missing is done without, silently: no O_DIRECT (the
- * page cache), no room to register (plain ring writes), no io_uring (pwrite). Every write is reaped and
- * its result checked; the first error sticks and each later call returns it.
+ * Asynchronous appending to segment files: a handful of aligned buffers, registered with one
+ * io_uring; O_DIRECT where the filesystem takes it. What is missing is done without, silently: no
+ * O_DIRECT (the page cache), no room to register (plain ring writes), no io_uring (pwrite). Every
+ * write is reaped and its result checked; the first error sticks and each later call returns it.
  *
  * Also the table of durability points: tests put another one in to stop the store at the n-th.
  *
- * Threads: one at a time. Waits are for the disk only, as long as the block layer lets a request live.
+ * Threads: one at a time. Waits are for the disk only, as long as the block layer lets a request
+ * live.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,7 +30,8 @@ struct ckpt_file_ops {
 
 extern const struct ckpt_file_ops ckpt_file_ops_system;
 
-/* How to work; all zero but ops is the default. For tests, and for measuring one way against another. */
+/* How to work; all zero but ops is the default. For tests, and for measuring one
+ * way against another. */
 struct ckpt_hooks {
 	const struct ckpt_file_ops *ops;
 	void *ops_ctx;
@@ -50,7 +52,8 @@ void ckpt_io_destroy(struct ckpt_io *io);
 bool ckpt_io_is_uring(const struct ckpt_io *io);
 bool ckpt_io_is_direct(const struct ckpt_io *io); /* of the files opened so far */
 
-/* A page-aligned buffer of CKPT_BLOCK_BYTES_MAX; blocks until a write of an earlier one is through. */
+/* A page-aligned buffer of CKPT_BLOCK_BYTES_MAX; blocks until a write of an earlier
+ * one is through. */
 int ckpt_io_buffer_get(struct ckpt_io *io, uint8_t **ret_buf);
 
 /* Makes the new file name. -EEXIST and open(2)'s. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a checkpoint in write order, in large pieces with the disk kept busy ahead of them. A block's
- * items are handed on only after its checksum has been found good.
+ * Reads a checkpoint in write order, in large pieces with the disk kept busy ahead of them. A
+ * block's items are handed on only after its checksum has been found good.
  */
 #include "log/ckpt_internal.h"
 
@@ -38,7 +38,8 @@ static void read_ahead(struct reader *r)
 	if (end > r->seg_bytes)
 		end = r->seg_bytes;
 	for (; r->ahead_off < end; r->ahead_off += READ_AHEAD_STEP)
-		(void)posix_fadvise(r->fd, (off_t)r->ahead_off, READ_AHEAD_STEP, POSIX_FADV_WILLNEED);
+		(void)posix_fadvise(r->fd, (off_t)r->ahead_off, READ_AHEAD_STEP,
+				    POSIX_FADV_WILLNEED);
 }
 
 /* Moves what is left to the front and reads on. -ENODATA at the segment's end. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packs items into blocks and blocks into segments. A segment that is full is not synced at once but when
- * the next one is full too, so that the disk always has writes to do.
+ * Packs items into blocks and blocks into segments. A segment that is full is not synced at once
+ * but when the next one is full too, so that the disk always has writes to do.
  */
 #include "log/ckpt_internal.h"
 
@@ -62,7 +62,8 @@ static int block_flush(struct ckpt_writer *w)
 {
 	uint32_t disk_bytes = ckpt_block_disk_bytes(w->used);
 	size_t len = (size_t)(w->block - w->buf) + disk_bytes;
-	uint64_t sum = ckpt_block_seal(w->block, w->seg.seg, w->seg.block_count, w->used, w->item_count);
+	uint64_t sum =
+		ckpt_block_seal(w->block, w->seg.seg, w->seg.block_count, w->used, w->item_count);
 	uint8_t *buf = w->buf;
 
 	w->seg.checksum = ckpt_seg_chain(w->seg.checksum, sum);

@@ -2,9 +2,10 @@
 #ifndef KVFS_LOG_IMAGE_FORMAT_H
 #define KVFS_LOG_IMAGE_FORMAT_H
 /*
- * Items of a checkpoint, as the store writes them into segments (log/ckpt.h frames and checksums them). All
- * integers are big-endian, nothing is padded implicitly. A newer item replaces an older one of the same
- * identity: inode (ino), name (parent, text), chunk (ino, idx). A *_GONE item removes what older items said.
+ * Items of a checkpoint, as the store writes them into segments (log/ckpt.h frames and checksums
+ * them). All integers are big-endian, nothing is padded implicitly. A newer item replaces an older
+ * one of the same identity: inode (ino), name (parent, text), chunk (ino, idx). A *_GONE item
+ * removes what older items said.
  */
 #include <assert.h>
 #include <stdint.h>

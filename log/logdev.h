@@ -3,9 +3,9 @@
 #define KVFS_LOG_LOGDEV_H
 /*
  * The log-device seam: one append-only pool that can be rewound whole.
- * Real: logdev_pmemlog.c (libpmemlog). Model medium in memory for tests: logdev_mem.c. Fault injector:
- * logdev_fault.c (wraps either; fails or tears the n-th append, rewind or check, or stops the medium
- * there as a crash would).
+ * Real: logdev_pmemlog.c (libpmemlog). Model medium in memory for tests: logdev_mem.c. Fault
+ * injector: logdev_fault.c (wraps either; fails or tears the n-th append, rewind or check, or stops
+ * the medium there as a crash would).
  * One writer at a time per device (the caller's lock); size and base may be read by any thread.
  */
 #include <stdbool.h>
@@ -19,8 +19,8 @@ struct logdev_ops {
 	const char *name;
 
 	/* Makes a pool of size bytes (file size) named name in dirfd. -EEXIST, -ENOSPC, -EINVAL
-	 * (too small), -EIO. On error nothing is left behind. Where the name is a symbolic link to a
-	 * device-DAX, that becomes the pool, whole, whatever it held. */
+	 * (too small), -EIO. On error nothing is left behind. Where the name is a symbolic link to
+	 * a device-DAX, that becomes the pool, whole, whatever it held. */
 	int (*create)(int dirfd, const char *name, uint64_t size_bytes);
 
 	/* Opens an existing pool. -ENOENT, -EBUSY (open elsewhere), -EBADMSG (not a pool), -EIO. */
@@ -48,7 +48,8 @@ struct logdev_ops {
 	bool (*is_pmem)(struct logdev *dev);
 
 	/* Tells the device that bytes below offset (at least the last 16 MiB below it) will rarely
-	 * be read again; drops them from this process's resident memory. Any thread. Never fails. */
+	 * be read again; drops them from this process's resident memory. Any
+	 * thread. Never fails. */
 	void (*forget)(struct logdev *dev, uint64_t offset);
 
 	void (*close)(struct logdev *dev);

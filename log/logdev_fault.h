@@ -28,8 +28,8 @@ enum logdev_fault_kind {
 				    * what it had there before; then crash */
 };
 
-/* After a crash every append, rewind and check fails with -EIO until disarm. A tear of what is not an
- * append is a crash before it: rewinds are atomic. keep_bytes is taken modulo its length. */
+/* After a crash every append, rewind and check fails with -EIO until disarm. A tear of what is not
+ * an append is a crash before it: rewinds are atomic. keep_bytes is taken modulo its length. */
 struct logdev_fault {
 	enum logdev_fault_kind kind;
 	uint64_t at;        /* which operation, from 1 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model medium. One table under one mutex; an open pool has one writer, and used() may be read by
- * others. Smaller pools than LOGDEV_SIZE_MIN are allowed: crash tests loop over many.
+ * The model medium. One table under one mutex; an open pool has one writer, and used() may be read
+ * by others. Smaller pools than LOGDEV_SIZE_MIN are allowed: crash tests loop over many.
  */
 #include "log/logdev_mem.h"
 

@@ -2,8 +2,8 @@
 #ifndef KVFS_LOG_LOGDEV_MEM_H
 #define KVFS_LOG_LOGDEV_MEM_H
 /*
- * A model of the log medium for tests: pools in this process's memory, known by dirfd (any number, -1
- * too) and name. They outlive close, so that a crash can be played by closing and opening again;
+ * A model of the log medium for tests: pools in this process's memory, known by dirfd (any number,
+ * -1 too) and name. They outlive close, so that a crash can be played by closing and opening again;
  * with logdev_fault.h around it the stored bytes are those that were durable at the crash.
  * Stored bytes above used() are kept over a rewind, as on a real medium. Table calls: any thread.
  */

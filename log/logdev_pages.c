@@ -30,7 +30,8 @@ void pages_ahead_reach(struct pages_ahead *p, uint64_t end)
 	if (want > p->bytes)
 		want = p->bytes;
 	while (p->ready < want) {
-		/* the first step ends at a huge-page boundary of the address, the others keep to them */
+		/* the first step ends at a huge-page boundary of the address, the others
+		 * keep to them */
 		uintptr_t begin = p->base + p->ready;
 		uintptr_t next = (begin + PAGES_STEP_BYTES) & ~(uintptr_t)(PAGES_STEP_BYTES - 1);
 		uint64_t left = p->bytes - p->ready;

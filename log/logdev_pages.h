@@ -2,10 +2,10 @@
 #ifndef KVFS_LOG_LOGDEV_PAGES_H
 #define KVFS_LOG_LOGDEV_PAGES_H
 /*
- * Mapping a log file's pages ahead of the append. A page fault in the append path costs several times the append
- * itself (in a virtual machine 10 µs and more), so pages are mapped in steps of PAGES_STEP_BYTES, as one huge page
- * where the kernel can collapse them (tmpfs), else populated in one call. For ordinary files only: contents are
- * never changed. One thread at a time: the writer.
+ * Mapping a log file's pages ahead of the append. A page fault in the append path costs several
+ * times the append itself (in a virtual machine 10 µs and more), so pages are mapped in steps of
+ * PAGES_STEP_BYTES, as one huge page where the kernel can collapse them (tmpfs), else populated in
+ * one call. For ordinary files only: contents are never changed. One thread at a time: the writer.
  */
 #include <stdint.h>
 
@@ -17,7 +17,8 @@ struct pages_ahead {
 	uint64_t ready; /* mapped up to here since the last restart */
 };
 
-/* Makes [0, end + one step) of the mapping ready; cheap when it is. Failure is harmless: pages fault as usual. */
+/* Makes [0, end + one step) of the mapping ready; cheap when it is. Failure is harmless: pages
+ * fault as usual. */
 void pages_ahead_reach(struct pages_ahead *p, uint64_t end);
 
 /* The writer goes back to the beginning, or pages were dropped. */

@@ -7,8 +7,8 @@
  * with nothing on the medium. It leaves errno set then: when it is, the pool is fsynced through a
  * descriptor of our own, whose writeback-error cursor nobody else moves, and that result counts.
  *
- * A pool may be a device-DAX: the name is a symbolic link to it then. The library takes it whole, with
- * flushes; fsync has nothing to do there and is not asked.
+ * A pool may be a device-DAX: the name is a symbolic link to it then. The library takes it whole,
+ * with flushes; fsync has nothing to do there and is not asked.
  *
  * The library gives pools by path only: /proc/self/fd/N/name leads to the name in dirfd. It keeps
  * an exclusive flock while a pool is open.
@@ -50,7 +50,8 @@ struct logdev {
 	int fd;                /* own descriptor: fsync and its error cursor */
 	bool pmem;
 	bool devdax;           /* no file: fsync fails on it */
-	bool must_sync;        /* msync is off in this process, and the pool is on a medium that needs it */
+	/* msync is off in this process, and the pool is on a medium that needs it */
+	bool must_sync;
 	struct pages_ahead pages;
 	atomic_bool dead;      /* a write error was seen */
 };
@@ -83,9 +84,10 @@ static bool on_tmpfs(int fd)
 }
 
 /*
- * On tmpfs msync(2) does nothing, but its two system calls are three quarters of an append. The library's only
- * switch is this variable, for the whole process and read when the first pool is opened: a pool opened later on
- * another filesystem is then fsynced by us after each append (must_sync).
+ * On tmpfs msync(2) does nothing, but its two system calls are three quarters of an append. The
+ * library's only switch is this variable, for the whole process and read when the first pool is
+ * opened: a pool opened later on another filesystem is then fsynced by us after each append
+ * (must_sync).
  */
 static void msync_off_on_tmpfs(int dirfd)
 {
@@ -114,8 +116,9 @@ static int pool_make_durable(int dirfd, const char *name)
 }
 
 /*
- * On DAX the first store to a page of an allocated but unwritten extent waits for the file system's journal,
- * milliseconds each: so zeros are written over the whole pool here, where nobody waits for an append.
+ * On DAX the first store to a page of an allocated but unwritten extent waits for the file system's
+ * journal, milliseconds each: so zeros are written over the whole pool here, where nobody waits for
+ * an append.
  */
 static int pool_write_out(int dirfd, const char *name, uint64_t size_bytes)
 {
@@ -125,7 +128,8 @@ static int pool_write_out(int dirfd, const char *name, uint64_t size_bytes)
 	if (fd < 0)
 		return -errno;
 	for (uint64_t at = HEADER_BYTES; rc == 0 && at < size_bytes && volume_fd_is_dax(fd);) {
-		size_t len = size_bytes - at < sizeof(zero) ? (size_t)(size_bytes - at) : sizeof(zero);
+		size_t len =
+		    size_bytes - at < sizeof(zero) ? (size_t)(size_bytes - at) : sizeof(zero);
 
 		rc = io_pwrite_full(fd, zero, len, (off_t)at);
 		at += len;
@@ -261,7 +265,8 @@ static int pool_open_fd(int dirfd, const char *name, int *ret_fd, bool *ret_devd
 	if (link)
 		good = volume_devdax(fd, &bytes, &align);
 	else
-		good = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)PMEMLOG_MIN_POOL;
+		good = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+		       st.st_size >= (off_t)PMEMLOG_MIN_POOL;
 	rc = good ? 0 : -EBADMSG;
 	if (rc != 0) {
 		close(fd);
@@ -296,8 +301,9 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 	pmemlog_walk(dev->pool, 0, base_cb, &dev->base);
 	dev->capacity = pmemlog_nbyte(dev->pool);
 	atomic_init(&dev->used, (uint64_t)pmemlog_tell(dev->pool));
-	/* The library tells neither whether it flushes or msyncs; it does the former where MAP_SYNC works. (Not
-	 * pmem_is_pmem: libpmem knows its own mappings only, and PMEM_IS_PMEM_FORCE makes it say yes to any.) */
+	/* The library tells neither whether it flushes or msyncs; it does the former where MAP_SYNC
+	 * works. (Not pmem_is_pmem: libpmem knows its own mappings only, and PMEM_IS_PMEM_FORCE
+	 * makes it say yes to any.) */
 	dev->pmem = volume_fd_is_dax(dev->fd);
 	dev->must_sync = msync_is_off() && !dev->pmem && !on_tmpfs(dev->fd);
 	dev->pages = (struct pages_ahead){ .base = (uintptr_t)dev->base, .bytes = dev->capacity };
@@ -314,7 +320,8 @@ free_dev:
 /* A write error since the last call, asked of the medium. */
 static int pmemlog_dev_check(struct logdev *dev)
 {
-	if (!atomic_load_explicit(&dev->dead, memory_order_relaxed) && !dev->devdax && fsync(dev->fd) != 0)
+	if (!atomic_load_explicit(&dev->dead, memory_order_relaxed) && !dev->devdax &&
+	    fsync(dev->fd) != 0)
 		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
 	return atomic_load_explicit(&dev->dead, memory_order_relaxed) ? -EIO : 0;
 }
@@ -350,7 +357,8 @@ static int pmemlog_dev_rewind(struct logdev *dev)
 		return -EIO;
 	errno = 0;
 	pmemlog_rewind(dev->pool);
-	if (((errno != 0 || dev->must_sync) && pmemlog_dev_check(dev) != 0) || pmemlog_tell(dev->pool) != 0) {
+	if (((errno != 0 || dev->must_sync) && pmemlog_dev_check(dev) != 0) ||
+	    pmemlog_tell(dev->pool) != 0) {
 		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
 		return -EIO;
 	}

@@ -2,8 +2,8 @@
 /*
  * The operation log's life: make, open, start, append, switch, close, and its getters.
  * Locks and pool life: oplog_internal.h. What a crash leaves at each point: oplog_scan.c.
- * Errors: any failed append or rewind kills the log (-EIO from then on), since what the medium holds
- * is then unknown until the next open.
+ * Errors: any failed append or rewind kills the log (-EIO from then on), since what the medium
+ * holds is then unknown until the next open.
  */
 #include "log/oplog_internal.h"
 
@@ -194,7 +194,8 @@ int oplog_restart(struct oplog *log, uint64_t next_lsn, uint64_t epoch)
 		rc = pool_rewind(log, oplog_active(log));
 	if (rc != 0)
 		return rc;
-	/* What was covered of the records before says nothing about those to come, whose LSNs may be lower. */
+	/* What was covered of the records before says nothing about those to come, whose LSNs
+	 * may be lower. */
 	atomic_store_explicit(&log->covered_lsn, next_lsn - 1, memory_order_release);
 	rc = pool_begin(log, 0, next_lsn, epoch);
 	if (rc == 0)

@@ -31,7 +31,8 @@ struct oplog_range {
 	uint64_t first_lsn; /* first record readable, 0 when the log is empty */
 	uint64_t last_lsn;  /* last valid record; base - 1 when empty */
 	uint64_t epoch;     /* of the last record or generation record */
-	bool torn_tail;     /* bytes after last_lsn were invalid: checkpoint and rewind before use */
+	/* bytes after last_lsn were invalid: checkpoint and rewind before use */
+	bool torn_tail;
 };
 
 /* Makes both pools, total_bytes for the two, both empty. Errors as logdev create. */
@@ -39,16 +40,16 @@ int oplog_create(const struct logdev_ops *ops, int dirfd, uint64_t total_bytes);
 
 /*
  * Opens both pools and finds the valid range; appends nothing.
- * -EBADMSG with *ret_why set to a text, static or valid in this thread until its next call: a pool's
- * generation record is invalid or of another volume, there is a hole between the pools, or valid records
- * lie behind an invalid one. Other errors as logdev open.
+ * -EBADMSG with *ret_why set to a text, static or valid in this thread until its next call: a
+ * pool's generation record is invalid or of another volume, there is a hole between the pools, or
+ * valid records lie behind an invalid one. Other errors as logdev open.
  */
 int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_config *cfg,
 	       struct oplog **ret_log, struct oplog_range *ret_range, const char **ret_why);
 
 /*
- * Looks in base[from, stored), where a pool's valid records end with last_lsn of epoch, for a record
- * that can only be of this log. True: it is at *ret_offset. Pure.
+ * Looks in base[from, stored), where a pool's valid records end with last_lsn of epoch, for a
+ * record that can only be of this log. True: it is at *ret_offset. Pure.
  */
 bool oplog_find_beyond(const uint8_t *base, uint64_t from, uint64_t stored, uint64_t last_lsn,
 		       uint64_t epoch, uint64_t *ret_offset, uint64_t *ret_lsn);
@@ -72,24 +73,24 @@ int oplog_replay(struct oplog *log, uint64_t after_lsn,
 int oplog_start(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
 
 /*
- * Forgets every record, whatever the log holds, and begins at next_lsn: what was there is replaced by a
- * durable checkpoint at next_lsn - 1 (none for 1). epoch may be below the log's. By the appender, while nobody
- * calls oplog_covered. -EIO; -EINVAL: next_lsn is 0.
+ * Forgets every record, whatever the log holds, and begins at next_lsn: what was there is replaced
+ * by a durable checkpoint at next_lsn - 1 (none for 1). epoch may be below the log's. By the
+ * appender, while nobody calls oplog_covered. -EIO; -EINVAL: next_lsn is 0.
  */
 int oplog_restart(struct oplog *log, uint64_t next_lsn, uint64_t epoch);
 
 /*
  * Appends whole, sealed records (LSNs first_lsn .. first_lsn + count - 1, contiguous with the last
- * append) as one durable unit. -ENOSPC: the active pool is full and nothing was written (switch when
- * possible, else wait for a checkpoint); without urgent the reserve counts as full.
- * -EIO: the log is dead, no later append succeeds. -EINVAL, nothing written: the first record's LSN is
- * not the next, or its epoch is below the log's (recovery would stop there).
+ * append) as one durable unit. -ENOSPC: the active pool is full and nothing was written (switch
+ * when possible, else wait for a checkpoint); without urgent the reserve counts as full.
+ * -EIO: the log is dead, no later append succeeds. -EINVAL, nothing written: the first record's LSN
+ * is not the next, or its epoch is below the log's (recovery would stop there).
  */
 int oplog_append(struct oplog *log, const struct iovec *iov, int iovcnt, uint64_t first_lsn,
 		 uint32_t count, bool urgent);
 
-/* Begins the other pool. -EBUSY when no checkpoint covers it yet, -EIO; -EINVAL: epoch below the log's.
- * Waits for readers that are copying from that pool. */
+/* Begins the other pool. -EBUSY when no checkpoint covers it yet, -EIO; -EINVAL: epoch below the
+ * log's. Waits for readers that are copying from that pool. */
 int oplog_switch(struct oplog *log, uint64_t epoch);
 
 /* Says that a durable checkpoint covers every record up to lsn. */

@@ -44,7 +44,8 @@ struct oplog_pool {
 	struct logdev *dev;
 	const uint8_t *base;  /* constant while open */
 	uint64_t capacity;    /* constant while open */
-	/* All below: written by the appender with the lock, read with the lock or by the appender. */
+	/* All below: written by the appender with the lock, read with the lock or
+	 * by the appender. */
 	uint64_t generation;  /* 0: the pool is empty, or what it holds counts as nothing */
 	uint64_t base_lsn;    /* of the first record; meaningless when empty */
 	uint64_t last_lsn;    /* base_lsn - 1: a generation record and nothing else */
@@ -64,7 +65,8 @@ struct oplog {
 	pthread_cond_t readers_gone; /* a pool's readers reached zero */
 	struct oplog_pool pools[OPLOG_POOLS];
 	unsigned active;      /* lock; written by the appender */
-	_Atomic uint64_t covered_lsn; /* only rises, but in oplog_restart; release, with acquire where a switch is decided */
+	/* only rises, but in oplog_restart; release, with acquire where a switch is decided */
+	_Atomic uint64_t covered_lsn;
 	_Atomic uint64_t hold_lsn;    /* relaxed: only advice */
 	uint64_t generation;  /* appender only: the newest given */
 	_Atomic uint64_t last_lsn; /* release after publishing, with acquire in oplog_last_lsn */
@@ -108,8 +110,8 @@ void oplog_pool_forget(const struct logdev_ops *ops, const struct oplog_pool *p,
  * left out: reading is only slower. */
 void oplog_pool_mark(struct oplog_pool *p, uint64_t lsn, uint64_t offset);
 
-/* The nearest mark at or below lsn (the first record when there is none). Caller holds the lock or is
- * alone. */
+/* The nearest mark at or below lsn (the first record when there is none). Caller holds the lock or
+ * is alone. */
 struct oplog_mark oplog_pool_find(const struct oplog_pool *p, uint64_t lsn);
 
 /*
@@ -119,8 +121,8 @@ struct oplog_mark oplog_pool_find(const struct oplog_pool *p, uint64_t lsn);
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
 		    struct oplog_pool *p, const char **ret_why);
 
-/* After ordering: -EBADMSG with *ret_why (valid in this thread) when valid records follow the active
- * pool's first invalid one, which a crash does not leave. */
+/* After ordering: -EBADMSG with *ret_why (valid in this thread) when valid records follow the
+ * active pool's first invalid one, which a crash does not leave. */
 int oplog_check_tail(struct oplog *log, const char **ret_why);
 
 /* Orders the scanned pools: the active one, and whether the other continues into it. */

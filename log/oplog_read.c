@@ -109,7 +109,8 @@ int oplog_read(struct oplog *log, uint64_t from_lsn, void *buf, size_t cap, size
 	bool more = true;
 	int rc = 0;
 
-	while (more && rc == 0) { /* at most once a pool, and again for what was appended meanwhile */
+	/* at most once a pool, and again for what was appended meanwhile */
+	while (more && rc == 0) {
 		struct span s;
 		size_t len = 0;
 

@@ -6,13 +6,13 @@
  * order:
  *   before the rewind          both pools as they were; the older is wholly covered by a checkpoint
  *   after it                   an empty pool; the other goes on being the newest
- *   in the generation record   at most OPLOG_GENERATION_BYTES, invalid or of the pool's former life:
- *                              no record was in it yet, so it counts as empty
+ *   in the generation record   at most OPLOG_GENERATION_BYTES, invalid or of the pool's former
+ *                              life: no record was in it yet, so it counts as empty
  *   after it                   a new, empty newest pool whose base is the older's last LSN + 1
  *   in an append               an invalid tail of the newest pool; nothing of it was acknowledged
  * Anything else is damage: a longer pool without its generation record, pools that don't meet, or
- * valid records behind an invalid one, and that is reported, not mended: what lies behind may have been
- * acknowledged, and to begin anew would destroy it.
+ * valid records behind an invalid one, and that is reported, not mended: what lies behind may have
+ * been acknowledged, and to begin anew would destroy it.
  */
 #include "log/oplog_internal.h"
 
@@ -171,9 +171,13 @@ int oplog_check_tail(struct oplog *log, const char **ret_why)
 	if (!p->torn || !oplog_find_beyond(p->base, p->used, log->ops->used(p->dev), p->last_lsn,
 					   p->epoch, &offset, &lsn))
 		return 0;
-	snprintf(why, sizeof(why), "log.%u is damaged at offset %" PRIu64 ": records after LSN %" PRIu64
-		 " are there but cannot be reached; run fsck.kvfs -y to cut them off and keep them in a "
-		 "file", log->active, p->used, p->last_lsn);
+	snprintf(
+		why, sizeof(why),
+		"log.%u is damaged at offset %" PRIu64 ": records after LSN %" PRIu64
+		" are there but cannot be reached; run fsck.kvfs -y to cut them off and keep them "
+		"in a "
+		"file",
+		log->active, p->used, p->last_lsn);
 	*ret_why = why;
 	return -EBADMSG;
 }
@@ -199,8 +203,10 @@ int oplog_pools_order(struct oplog *log, const char **ret_why)
 		return 0;
 	}
 	if (old->last_lsn + 1 < cur->base_lsn) {
-		*ret_why = old->torn ? "the older log pool has damaged records before the newer begins"
-				     : "records between the two log pools are missing";
+		*ret_why =
+			old->torn ?
+				"the older log pool has damaged records before the newer begins" :
+				"records between the two log pools are missing";
 		return -EBADMSG;
 	}
 	if (old->last_lsn + 1 > cur->base_lsn) {

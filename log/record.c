@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Building operation records: sizes, encoding and sealing. Decoding is in record_decode.c.
- * Pure functions, any thread, no errors: what a caller passes is its own operation, already checked.
- * Fields an operation does not use are written as zero, so that the same operation gives the same bytes
- * on every node.
+ * Pure functions, any thread, no errors: what a caller passes is its own operation, already
+ * checked. Fields an operation does not use are written as zero, so that the same operation gives
+ * the same bytes on every node.
  */
 #include "log/record.h"
 #include "log/record_internal.h"

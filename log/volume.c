@@ -40,7 +40,8 @@ int volume_lock(int dirfd, enum volume_lock_mode mode, int *ret_lockfd)
 
 	if (mode == VOLUME_LOCK_CREATE)
 		flags |= O_CREAT;
-	fd = openat(dirfd, VOLUME_SUPERBLOCK_NAME, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	fd = openat(dirfd, VOLUME_SUPERBLOCK_NAME, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+		    0600);
 	if (fd < 0)
 		return -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
@@ -63,7 +64,8 @@ static int open_superblock(struct volume *v, bool probe, const char **ret_why)
 	int err = 0;
 
 	if (probe) {
-		v->lockfd = openat(v->dirfd, VOLUME_SUPERBLOCK_NAME, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		v->lockfd =
+		    openat(v->dirfd, VOLUME_SUPERBLOCK_NAME, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 		if (v->lockfd < 0)
 			err = -errno;
 	} else {
@@ -73,18 +75,26 @@ static int open_superblock(struct volume *v, bool probe, const char **ret_why)
 	case 0:
 		return 0;
 	case -ENOENT:
-		return because(-ENODATA, ret_why, "%s: not a kvfs volume (it has no superblock); make one "
-			       "with mkfs.kvfs", v->path);
+		return because(-ENODATA, ret_why,
+			       "%s: not a kvfs volume (it has no superblock); make one "
+			       "with mkfs.kvfs",
+			       v->path);
 	case -EBUSY:
-		return because(-EBUSY, ret_why, "%s: in use by another kvfs mount, mirror, mkfs or fsck; "
-			       "stop that first", v->path);
+		return because(-EBUSY, ret_why,
+			       "%s: in use by another kvfs mount, mirror, mkfs or fsck; "
+			       "stop that first",
+			       v->path);
 	case -EACCES:
 	case -EPERM:
-		return because(-EACCES, ret_why, "%s/%s: permission denied; run as the volume's owner or "
-			       "root", v->path, VOLUME_SUPERBLOCK_NAME);
+		return because(-EACCES, ret_why,
+			       "%s/%s: permission denied; run as the volume's owner or "
+			       "root",
+			       v->path, VOLUME_SUPERBLOCK_NAME);
 	case -EROFS:
-		return because(-EROFS, ret_why, "%s: on a file system mounted read-only; remount it "
-			       "read-write", v->path);
+		return because(-EROFS, ret_why,
+			       "%s: on a file system mounted read-only; remount it "
+			       "read-write",
+			       v->path);
 	default:
 		return because(err, ret_why, "%s/%s: can't be opened: %s", v->path,
 			       VOLUME_SUPERBLOCK_NAME, strerror(-err));
@@ -100,19 +110,23 @@ static int read_superblock(struct volume *v, const char **ret_why)
 	case 0:
 		break;
 	case -ENODATA:
-		return because(err, ret_why, "%s: not a kvfs volume (its file %s holds no superblock)", v->path,
+		return because(err, ret_why,
+			       "%s: not a kvfs volume (its file %s holds no superblock)", v->path,
 			       VOLUME_SUPERBLOCK_NAME);
 	case -EPROTONOSUPPORT:
-		return because(err, ret_why, "%s: made by another version of kvfs (this one reads format "
-			       "%u); use a kvfs that knows its format and features", v->path,
-			       VOLUME_FORMAT_VERSION);
+		return because(err, ret_why,
+			       "%s: made by another version of kvfs (this one reads format "
+			       "%u); use a kvfs that knows its format and features",
+			       v->path, VOLUME_FORMAT_VERSION);
 	case -EBADMSG:
-		return because(err, ret_why, "%s: both copies of the superblock are damaged; make the "
-			       "volume again (mkfs.kvfs --join) and let it resync from another node",
-			       v->path);
+		return because(
+		    err, ret_why,
+		    "%s: both copies of the superblock are damaged; make the "
+		    "volume again (mkfs.kvfs --join) and let it resync from another node",
+		    v->path);
 	default:
-		return because(err, ret_why, "%s/%s: can't be read: %s", v->path, VOLUME_SUPERBLOCK_NAME,
-			       strerror(-err));
+		return because(err, ret_why, "%s/%s: can't be read: %s", v->path,
+			       VOLUME_SUPERBLOCK_NAME, strerror(-err));
 	}
 	v->used_second_copy = v->copy == 1 && volume_super_read(v->lockfd, 0, &first) != 0;
 	if (v->super.state == VOLUME_INCOMPLETE)
@@ -128,11 +142,15 @@ static int read_key(struct volume *v, const char **ret_why)
 	int err = volume_key_read(v->dirfd, VOLUME_KEY_NAME, v->key, uuid);
 
 	if (err == -EACCES || err == -EPERM)
-		return because(-EACCES, ret_why, "%s/%s: permission denied; run as the volume's owner or "
-			       "root", v->path, VOLUME_KEY_NAME);
+		return because(-EACCES, ret_why,
+			       "%s/%s: permission denied; run as the volume's owner or "
+			       "root",
+			       v->path, VOLUME_KEY_NAME);
 	if (err == -ENOENT || err == -EBADMSG)
-		return because(-EKEYREJECTED, ret_why, "%s/%s: %s; copy the key file of another node of "
-			       "this volume there", v->path, VOLUME_KEY_NAME,
+		return because(-EKEYREJECTED, ret_why,
+			       "%s/%s: %s; copy the key file of another node of "
+			       "this volume there",
+			       v->path, VOLUME_KEY_NAME,
 			       err == -ENOENT ? "the key file is missing" : "not a key file");
 	if (err)
 		return because(err, ret_why, "%s/%s: can't be read: %s", v->path, VOLUME_KEY_NAME,
@@ -141,8 +159,10 @@ static int read_key(struct volume *v, const char **ret_why)
 	if (sodium_memcmp(id, v->super.key_id, sizeof(id)) != 0 ||
 	    (memcmp(uuid, no_uuid, sizeof(uuid)) != 0 &&
 	     memcmp(uuid, v->super.uuid, sizeof(uuid)) != 0))
-		return because(-EKEYREJECTED, ret_why, "%s/%s: the key of another volume; copy the key file "
-			       "of another node of this volume there", v->path, VOLUME_KEY_NAME);
+		return because(-EKEYREJECTED, ret_why,
+			       "%s/%s: the key of another volume; copy the key file "
+			       "of another node of this volume there",
+			       v->path, VOLUME_KEY_NAME);
 	return 0;
 }
 
@@ -163,7 +183,8 @@ int volume_open(const char *path, bool readonly_probe, struct volume **ret_v, co
 	v->dirfd = v->place.dirfd;
 	v->path = realpath(path, NULL);
 	if (!v->path)
-		err = because(-errno, ret_why, "%s: its path can't be resolved: %s", path, strerror(errno));
+		err = because(-errno, ret_why, "%s: its path can't be resolved: %s", path,
+			      strerror(errno));
 	if (!err)
 		err = open_superblock(v, readonly_probe, ret_why);
 	if (!err)

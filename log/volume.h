@@ -2,8 +2,8 @@
 #ifndef KVFS_LOG_VOLUME_H
 #define KVFS_LOG_VOLUME_H
 /*
- * A volume: the directory mkfs.kvfs makes, or the top directory of a /dev/pmemN (volume_place.h), and
- * its superblock.
+ * A volume: the directory mkfs.kvfs makes, or the top directory of a /dev/pmemN (volume_place.h),
+ * and its superblock.
  *
  *   VOLUME/superblock   two copies of the superblock (offsets 0 and 64 KiB), also the lock (flock)
  *   VOLUME/key          the volume key, hex, and the volume's UUID; mode 0600
@@ -30,7 +30,8 @@
 enum volume_state {
 	VOLUME_INCOMPLETE = 1, /* mkfs did not finish */
 	VOLUME_READY = 2,
-	VOLUME_RESYNCING = 3,  /* a resync was replacing everything: only kvfs mirror may open it, and begins anew */
+	/* a resync was replacing everything: only kvfs mirror may open it, and begins anew */
+	VOLUME_RESYNCING = 3,
 };
 
 enum volume_feature { /* incompat mask: an unknown bit refuses the volume */
@@ -57,7 +58,8 @@ struct volume_super {
 	struct epochs epochs;    /* the history of its log */
 	uint8_t key_id[16];      /* hash of the key: tells a wrong key file from a damaged one */
 	bool is_pmem;            /* what mkfs found: logs on DAX */
-	bool is_mirror;          /* made by mkfs.kvfs --join: only a promotion lets it take writes */
+	/* made by mkfs.kvfs --join: only a promotion lets it take writes */
+	bool is_mirror;
 };
 
 struct volume {
@@ -72,18 +74,18 @@ struct volume {
 };
 
 /*
- * Opens path and locks it exclusively (not with readonly_probe, which locks nothing and reads only the
- * superblock). On error *ret_why is a full clear sentence (static or in a thread-local buffer) naming
- * cause and remedy: errors of volume_place_open, -ENODATA not a volume, -EUCLEAN incomplete,
- * -EPROTONOSUPPORT version or feature, -EBADMSG both copies damaged, -EBUSY in use, -EKEYREJECTED key
- * missing or not this volume's, -EACCES.
+ * Opens path and locks it exclusively (not with readonly_probe, which locks nothing and reads only
+ * the superblock). On error *ret_why is a full clear sentence (static or in a thread-local buffer)
+ * naming cause and remedy: errors of volume_place_open, -ENODATA not a volume, -EUCLEAN incomplete,
+ * -EPROTONOSUPPORT version or feature, -EBADMSG both copies damaged, -EBUSY in use, -EKEYREJECTED
+ * key missing or not this volume's, -EACCES.
  */
 int volume_open(const char *path, bool readonly_probe, struct volume **ret_v, const char **ret_why);
 void volume_close(struct volume *v);
 
 /*
- * Writes both copies durably, one after the other, that which is not in use first: so at each moment
- * one whole copy is on media. Blocks. -EIO, -ENOSPC.
+ * Writes both copies durably, one after the other, that which is not in use first: so at each
+ * moment one whole copy is on media. Blocks. -EIO, -ENOSPC.
  */
 int volume_write_super(struct volume *v);
 
@@ -101,8 +103,9 @@ int volume_lock(int dirfd, enum volume_lock_mode mode, int *ret_lockfd);
 int volume_super_read(int fd, unsigned copy, struct volume_super *ret_s);
 
 /*
- * Chooses the copy that counts: the valid one with the higher sequence. -EPROTONOSUPPORT when either
- * is of another version, -ENODATA when neither has the magic, -EBADMSG when none is valid, -EIO.
+ * Chooses the copy that counts: the valid one with the higher sequence. -EPROTONOSUPPORT when
+ * either is of another version, -ENODATA when neither has the magic, -EBADMSG when none is valid,
+ * -EIO.
  */
 int volume_super_choose(int fd, struct volume_super *ret_s, unsigned *ret_copy);
 
@@ -117,8 +120,8 @@ int volume_super_decode(const uint8_t in[VOLUME_SUPER_BYTES], struct volume_supe
 bool volume_label_valid(const char *label, size_t len);
 
 /*
- * A key file: 64 hex digits, newline, then "uuid=" and the volume's UUID, newline. The second line may
- * be missing: *ret_uuid is all zero then. read: -EBADMSG when it is not one, errors of open.
+ * A key file: 64 hex digits, newline, then "uuid=" and the volume's UUID, newline. The second line
+ * may be missing: *ret_uuid is all zero then. read: -EBADMSG when it is not one, errors of open.
  * write: the whole file, durable, mode 0600.
  */
 int volume_key_read(int dirfd, const char *name, uint8_t ret_key[VOLUME_KEY_BYTES],

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The superblock: encode, decode, and its two copies in VOLUME/superblock.
- * Copies are written one after the other, each synced before the next, so a crash leaves at least one
- * whole; the sequence number tells which is newer. No threads of its own. 0 or -errno.
+ * Copies are written one after the other, each synced before the next, so a crash leaves at least
+ * one whole; the sequence number tells which is newer. No threads of its own. 0 or -errno.
  */
 #include "log/volume.h"
 
@@ -46,7 +46,8 @@ void volume_super_encode(const struct volume_super *s, uint8_t out[VOLUME_SUPER_
 	put_be64(&m.created_ns, s->created_ns);
 	put_be64(&m.promised_epoch, s->promised_epoch);
 	memcpy(m.key_id, s->key_id, sizeof(m.key_id));
-	put_be32(&m.flags, (s->is_pmem ? VOLUME_MEDIA_PMEM : 0U) | (s->is_mirror ? VOLUME_MEDIA_MIRROR : 0U));
+	put_be32(&m.flags,
+		 (s->is_pmem ? VOLUME_MEDIA_PMEM : 0U) | (s->is_mirror ? VOLUME_MEDIA_MIRROR : 0U));
 	put_be32(&m.label_len, (uint32_t)label_len);
 	memcpy(m.label, s->label, label_len);
 	put_be32(&m.promised_node, s->promised_node);
@@ -207,7 +208,8 @@ int volume_super_choose(int fd, struct volume_super *ret_s, unsigned *ret_copy)
 /* One copy is on media when this returns 0. */
 static int super_copy_write_durably(int fd, unsigned copy, const uint8_t buf[VOLUME_SUPER_BYTES])
 {
-	int err = io_pwrite_full(fd, buf, VOLUME_SUPER_BYTES, (off_t)copy * VOLUME_SUPER_COPY_OFFSET);
+	int err =
+	    io_pwrite_full(fd, buf, VOLUME_SUPER_BYTES, (off_t)copy * VOLUME_SUPER_COPY_OFFSET);
 
 	if (!err && fsync(fd) != 0)
 		err = -errno;

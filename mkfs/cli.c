@@ -22,7 +22,8 @@ static void build_tables(const struct cli *cli, char *letters, struct option *lo
 				*letters++ = ':';
 		}
 		if (o->name)
-			longs[n++] = (struct option){ o->name, o->arg ? required_argument : no_argument,
+			longs[n++] = (struct option){ o->name,
+						      o->arg ? required_argument : no_argument,
 						      NULL, o->code };
 	}
 	*letters = '\0';
@@ -39,15 +40,16 @@ int cli_next(const struct cli *cli, int argc, char **argv)
 	build_tables(cli, letters, longs);
 	code = getopt_long(argc, argv, letters, longs, NULL);
 	if (code == ':') {
-		diag_error("option '%s' needs an argument; see %s --help", argv[optind - 1], cli->program);
+		diag_error("option '%s' needs an argument; see %s --help", argv[optind - 1],
+			   cli->program);
 		return '?';
 	}
 	if (code == '?') {
 		if (optopt > 0 && optopt < 256 && strncmp(argv[at], "--", 2) != 0)
 			diag_error("unknown option '-%c'; see %s --help", optopt, cli->program);
 		else
-			diag_error("unknown or wrongly used option '%s'; see %s --help", argv[optind - 1],
-				   cli->program);
+			diag_error("unknown or wrongly used option '%s'; see %s --help",
+				   argv[optind - 1], cli->program);
 	}
 	return code;
 }

@@ -2,8 +2,8 @@
 #ifndef KVFS_MKFS_CLI_H
 #define KVFS_MKFS_CLI_H
 /*
- * Command lines from one table: getopt_long's arrays and --help come from it, and a test compares it
- * with the man page. Single thread.
+ * Command lines from one table: getopt_long's arrays and --help come from it, and a test compares
+ * it with the man page. Single thread.
  */
 
 struct cli_option {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether what is left is all of the volume: the newest usable checkpoint and the log must meet, and
- * the pools must meet each other. Here is also decided what may be dropped: a checkpoint only when an
- * older one (or the empty volume, LSN 0) and an unbroken log give back everything it held.
+ * Whether what is left is all of the volume: the newest usable checkpoint and the log must meet,
+ * and the pools must meet each other. Here is also decided what may be dropped: a checkpoint only
+ * when an older one (or the empty volume, LSN 0) and an unbroken log give back everything it held.
  */
 #include "mkfs/fsck_internal.h"
 
@@ -51,7 +51,8 @@ static struct log_run log_run_of(struct fsck *f)
 	return run;
 }
 
-/* The newest checkpoint from slot on that was read whole; 0 (the empty volume) when there is none. */
+/* The newest checkpoint from slot on that was read whole; 0 (the empty volume) when
+ * there is none. */
 static uint64_t usable_lsn(const struct fsck *f, int slot)
 {
 	for (int i = slot; i < f->ckpt_count; i++) {
@@ -88,9 +89,11 @@ static void judge_ckpts(struct fsck *f, const struct log_run *run)
 		if (f->ckpts[i].valid)
 			continue;
 		ckpt_manifest_name(info->number, name, sizeof(name));
-		if (!fsck_problem(f, &place, safe, "the checkpoint is damaged; %s", safe ?
-				  "without it nothing is lost" :
-				  "the older checkpoint and the log do not reach: resync from another node")) {
+		if (!fsck_problem(
+			    f, &place, safe, "the checkpoint is damaged; %s",
+			    safe ? "without it nothing is lost" :
+				   "the older checkpoint and the log do not reach: resync from "
+				   "another node")) {
 			f->keep_strays = true;
 			continue;
 		}
@@ -111,9 +114,11 @@ static void judge_manifest(struct fsck *f, const struct log_run *run, uint64_t n
 	int err;
 
 	ckpt_manifest_name(number, name, sizeof(name));
-	if (!fsck_problem(f, &place, safe, "the manifest of the newest checkpoint is damaged; %s", safe ?
-			  "without it nothing is lost" :
-			  "the older checkpoint and the log do not reach: resync from another node")) {
+	if (!fsck_problem(
+		    f, &place, safe, "the manifest of the newest checkpoint is damaged; %s",
+		    safe ? "without it nothing is lost" :
+			   "the older checkpoint and the log do not reach: resync from another "
+			   "node")) {
 		f->keep_strays = true;
 		return;
 	}
@@ -168,10 +173,12 @@ static void judge_pools(struct fsck *f, struct log_run *run)
 
 	if (!run->broken)
 		return;
-	if (!fsck_problem(f, &place, covered, "the older pool ends at LSN %llu, the newer begins at %llu%s",
-			  (unsigned long long)old->last_lsn, (unsigned long long)run->newer->base_lsn,
+	if (!fsck_problem(f, &place, covered,
+			  "the older pool ends at LSN %llu, the newer begins at %llu%s",
+			  (unsigned long long)old->last_lsn,
+			  (unsigned long long)run->newer->base_lsn,
 			  covered ? "; a checkpoint holds all of the older one" :
-			  ": records are missing; resync from another node"))
+				    ": records are missing; resync from another node"))
 		return;
 	err = rewind_pool(f, old);
 	fsck_repaired(f, err, "the older pool emptied");
@@ -187,11 +194,14 @@ static void judge_reach(struct fsck *f, const struct log_run *run)
 	if (!run->known || !run->any || run->broken)
 		return;
 	if (run->first_lsn > lsn + 1)
-		fsck_problem(f, &place, false, "records %llu to %llu are missing: the newest usable checkpoint "
-			     "ends before them, the log begins after them; resync from another node",
-			     (unsigned long long)lsn + 1, (unsigned long long)run->first_lsn - 1);
+		fsck_problem(
+			f, &place, false,
+			"records %llu to %llu are missing: the newest usable checkpoint "
+			"ends before them, the log begins after them; resync from another node",
+			(unsigned long long)lsn + 1, (unsigned long long)run->first_lsn - 1);
 	else if (run->last_lsn < lsn)
-		fsck_note(f, &place, "the log ends at LSN %llu, before the newest checkpoint's %llu",
+		fsck_note(f, &place,
+			  "the log ends at LSN %llu, before the newest checkpoint's %llu",
 			  (unsigned long long)run->last_lsn, (unsigned long long)lsn);
 }
 

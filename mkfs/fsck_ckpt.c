@@ -26,7 +26,8 @@ static int add_item(void *ctx, uint64_t seg, uint8_t type, const void *data, siz
 
 	w->ckpt->items++;
 	/* After an invalid item the segments are still worth reading for damage. */
-	return w->index.why || fsck_index_add(&w->index, seg, type, data, len) != -ENOMEM ? 0 : -ENOMEM;
+	return w->index.why || fsck_index_add(&w->index, seg, type, data, len) != -ENOMEM ? 0 :
+											    -ENOMEM;
 }
 
 static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
@@ -39,7 +40,9 @@ static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
 static bool index_valid(struct fsck *f, struct fsck_index *x, const struct ckpt_info *info)
 {
 	char name[NAME_BYTES] = "ckpt";
-	struct fsck_place place = { .file = name, .offset = -1, .lsn = info->lsn, .seg = x->why_seg };
+	struct fsck_place place = {
+		.file = name, .offset = -1, .lsn = info->lsn, .seg = x->why_seg
+	};
 
 	if (!x->why)
 		return fsck_index_check(f, x, info) == 0;
@@ -155,7 +158,8 @@ static bool name_is_seg(const char *name, uint64_t *ret_seg)
 	if (!dash)
 		return false;
 	seg = strtoull(dash + 1, &end, 16);
-	if (*end != '\0' || ckpt_seg_name(seg, again, sizeof(again)) != 0 || strcmp(again, name) != 0)
+	if (*end != '\0' || ckpt_seg_name(seg, again, sizeof(again)) != 0 ||
+	    strcmp(again, name) != 0)
 		return false;
 	*ret_seg = seg;
 	return true;
@@ -198,7 +202,8 @@ static void judge_file(struct fsck *f, int fd, const char *name)
 		return;
 	}
 	if (!f->repair || f->keep_strays) {
-		fsck_note(f, &place, "left over from an interrupted checkpoint; the next one removes it");
+		fsck_note(f, &place,
+			  "left over from an interrupted checkpoint; the next one removes it");
 		return;
 	}
 	fsck_problem(f, &place, true, "left over from an interrupted checkpoint");

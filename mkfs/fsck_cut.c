@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cutting a log pool off where damage ends it. What lies behind may be acknowledged records, so it is
- * kept in a file first; then the valid part is copied to a new pool, which takes the old one's name in one
- * step. A stop in between leaves the old pool, and at most a file more.
+ * Cutting a log pool off where damage ends it. What lies behind may be acknowledged records, so it
+ * is kept in a file first; then the valid part is copied to a new pool, which takes the old one's
+ * name in one step. A stop in between leaves the old pool, and at most a file more.
  */
 #include "mkfs/fsck_internal.h"
 
@@ -30,8 +30,10 @@ static int cut_file_make(int dirfd, uint64_t lsn, char name[FSCK_CUT_NAME_BYTES]
 		if (n == 1)
 			snprintf(name, FSCK_CUT_NAME_BYTES, "cut-%llu", (unsigned long long)lsn);
 		else
-			snprintf(name, FSCK_CUT_NAME_BYTES, "cut-%llu.%u", (unsigned long long)lsn, n);
-		fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+			snprintf(name, FSCK_CUT_NAME_BYTES, "cut-%llu.%u", (unsigned long long)lsn,
+				 n);
+		fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+			    0600);
 		if (fd >= 0 || errno != EEXIST)
 			return fd >= 0 ? fd : -errno;
 	}

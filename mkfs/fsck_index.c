@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks a checkpoint's index: the same rules by which a mount accepts it, but naming each fault. */
+/* Checks a checkpoint's index: the same rules by which a mount accepts it, but
+ * naming each fault. */
 #include "mkfs/fsck_index.h"
 
 #include <inttypes.h>
@@ -124,7 +125,8 @@ static void check_name(struct check *c, const struct index_name *n)
 	struct index_inode *in = find_live(c->x, n->ino);
 
 	if (!dir || !S_ISDIR(dir->mode) || dir->nlink == 0) {
-		fault(c, n->seg, "a name of inode %" PRIu64 " is in %" PRIu64 ", which is no directory",
+		fault(c, n->seg,
+		      "a name of inode %" PRIu64 " is in %" PRIu64 ", which is no directory",
 		      n->ino, n->parent_ino);
 		return;
 	}
@@ -134,12 +136,15 @@ static void check_name(struct check *c, const struct index_name *n)
 		return;
 	}
 	if (n->cookie >= dir->next_cookie)
-		fault(c, n->seg, "a name's cookie %" PRIu64 " is above the next of directory %" PRIu64,
+		fault(c, n->seg,
+		      "a name's cookie %" PRIu64 " is above the next of directory %" PRIu64,
 		      n->cookie, dir->ino);
 	if (S_ISDIR(in->mode)) {
 		if (in->parent_ino != dir->ino || in->ino == ROOT_INO)
-			fault(c, n->seg, "directory %" PRIu64 " is named in %" PRIu64 ", not in its parent "
-			      "%" PRIu64, in->ino, dir->ino, in->parent_ino);
+			fault(c, n->seg,
+			      "directory %" PRIu64 " is named in %" PRIu64 ", not in its parent "
+			      "%" PRIu64,
+			      in->ino, dir->ino, in->parent_ino);
 		dir->subdirs++;
 	}
 	in->names++;
@@ -153,7 +158,8 @@ static void check_cookies(struct check *c)
 		qsort(n, c->x->names.count, sizeof(*n), by_cookie);
 	for (size_t i = 0; i + 1 < c->x->names.count; i++) {
 		if (by_cookie(&n[i], &n[i + 1]) == 0)
-			fault(c, n[i].seg, "two names in directory %" PRIu64 " have the cookie %" PRIu64,
+			fault(c, n[i].seg,
+			      "two names in directory %" PRIu64 " have the cookie %" PRIu64,
 			      n[i].parent_ino, n[i].cookie);
 	}
 }
@@ -174,8 +180,8 @@ static void check_inode(struct check *c, const struct index_inode *in)
 	if (in->ino != ROOT_INO && in->ino >= c->info->next_ino)
 		fault(c, in->seg, "inode %" PRIu64 " is above the next inode number", in->ino);
 	if (links_counted(in) != in->nlink)
-		fault(c, in->seg, "inode %" PRIu64 " has %u links, %u were counted", in->ino, in->nlink,
-		      links_counted(in));
+		fault(c, in->seg, "inode %" PRIu64 " has %u links, %u were counted", in->ino,
+		      in->nlink, links_counted(in));
 	while (up && S_ISDIR(up->mode) && up->nlink > 0 && up->ino != ROOT_INO) {
 		up = find_live(c->x, up->parent_ino);
 		if (++steps > c->x->inodes.count) {
@@ -192,8 +198,10 @@ static void check_chunks(struct check *c)
 	for (size_t i = 0; i < c->x->chunks.count; i++) {
 		const struct index_inode *in = find_any(c->x, k[i].ino);
 
-		if (!in || (!in->gone && !S_ISREG(in->mode)) || (in->gone && in->order < k[i].order))
-			fault(c, k[i].seg, "chunks of inode %" PRIu64 ", which is no regular file", k[i].ino);
+		if (!in || (!in->gone && !S_ISREG(in->mode)) ||
+		    (in->gone && in->order < k[i].order))
+			fault(c, k[i].seg, "chunks of inode %" PRIu64 ", which is no regular file",
+			      k[i].ino);
 	}
 }
 

@@ -2,9 +2,9 @@
 #ifndef KVFS_MKFS_FSCK_INDEX_H
 #define KVFS_MKFS_FSCK_INDEX_H
 /*
- * The index a checkpoint holds: inodes, names, and which inodes have chunks. Items are collected as they
- * come (fsck_items.c); at the end the last of each identity counts, and all are checked against
- * each other (fsck_index.c). Memory: about 64 bytes an inode and 72 a name. One thread.
+ * The index a checkpoint holds: inodes, names, and which inodes have chunks. Items are collected as
+ * they come (fsck_items.c); at the end the last of each identity counts, and all are checked
+ * against each other (fsck_index.c). Memory: about 64 bytes an inode and 72 a name. One thread.
  */
 #include "mkfs/fsck_internal.h"
 
@@ -46,7 +46,8 @@ void fsck_index_init(struct fsck_index *x);
 void fsck_index_clear(struct fsck_index *x);
 
 /* Adds one item. -EBADMSG with why set; -ENOMEM. */
-int fsck_index_add(struct fsck_index *x, uint64_t seg, uint8_t type, const uint8_t *data, size_t len);
+int fsck_index_add(struct fsck_index *x, uint64_t seg, uint8_t type, const uint8_t *data,
+		   size_t len);
 
 /* Checks all; each fault is a detail of the checkpoint's. Returns the number of faults. */
 unsigned fsck_index_check(struct fsck *f, struct fsck_index *x, const struct ckpt_info *info);

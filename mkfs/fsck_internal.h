@@ -2,11 +2,11 @@
 #ifndef KVFS_MKFS_FSCK_INTERNAL_H
 #define KVFS_MKFS_FSCK_INTERNAL_H
 /*
- * What fsck.kvfs's parts share. The checks run one after the other in one thread, each reporting what it
- * finds by fsck_problem and fsck_note:
+ * What fsck.kvfs's parts share. The checks run one after the other in one thread, each reporting
+ * what it finds by fsck_problem and fsck_note:
  *   fsck_super.c  superblock copies, key
  *   fsck_log.c    every record of both pools; fsck_cut.c cuts a damaged one off
- *   fsck_ckpt.c   every manifest and segment, files that belong to none; with fsck_index.h, the index
+ *   fsck_ckpt.c   every manifest and segment, files of none; with fsck_index.h, the index
  *   fsck_chain.c  whether a checkpoint and the log together reach; what may be dropped
  * A check returns 0 also when it found problems; -errno is an operational error, already reported.
  */
@@ -73,8 +73,8 @@ struct fsck {
 };
 
 /*
- * Reports a problem. repairable: says that -y repairs it; true then with -y, and the caller repairs it
- * and calls fsck_repaired with the result.
+ * Reports a problem. repairable: says that -y repairs it; true then with -y, and the caller repairs
+ * it and calls fsck_repaired with the result.
  */
 bool fsck_problem(struct fsck *f, const struct fsck_place *place, bool repairable, const char *fmt,
 		  ...) __attribute__((format(printf, 4, 5)));
@@ -100,9 +100,9 @@ int fsck_check_log(struct fsck *f);
 int fsck_check_ckpts(struct fsck *f);
 
 /*
- * Cuts the open pool off behind its valid records: what follows goes to a new file "cut-LSN" in the volume
- * (its name in ret_name), and a pool with the valid part takes the old one's place. Nothing is lost at
- * any point. dev still shows the old pool. -ENOSPC, -EIO.
+ * Cuts the open pool off behind its valid records: what follows goes to a new file "cut-LSN" in the
+ * volume (its name in ret_name), and a pool with the valid part takes the old one's place. Nothing
+ * is lost at any point. dev still shows the old pool. -ENOSPC, -EIO.
  */
 #define FSCK_CUT_NAME_BYTES 48
 struct logdev;

@@ -117,7 +117,8 @@ static int add_chunk(struct fsck_index *x, uint64_t seg, const uint8_t *data, si
 	return list_add(&x->chunks, &c);
 }
 
-int fsck_index_add(struct fsck_index *x, uint64_t seg, uint8_t type, const uint8_t *data, size_t len)
+int fsck_index_add(struct fsck_index *x, uint64_t seg, uint8_t type, const uint8_t *data,
+		   size_t len)
 {
 	x->order++;
 	switch (type) {

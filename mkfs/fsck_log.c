@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads every record of both log pools. What ends a pool's valid records is told apart: a torn tail,
- * which a crash may leave, or damage with valid records behind it.
+ * Reads every record of both log pools. What ends a pool's valid records is told apart: a torn
+ * tail, which a crash may leave, or damage with valid records behind it.
  */
 #include "mkfs/fsck_internal.h"
 
@@ -67,7 +67,8 @@ static bool scan_record(struct pool_scan *s)
 	struct record r;
 	size_t bytes = 0;
 
-	if (record_decode(s->base + p->used_bytes, p->stored_bytes - p->used_bytes, &r, &bytes) != 0 ||
+	if (record_decode(s->base + p->used_bytes, p->stored_bytes - p->used_bytes, &r, &bytes) !=
+		    0 ||
 	    r.opcode == RECORD_GENERATION || r.lsn != p->last_lsn + 1 || r.epoch < p->epoch)
 		return false;
 	p->last_lsn = r.lsn;
@@ -113,7 +114,8 @@ static struct logdev *open_pool(struct fsck *f, struct fsck_pool *p, int *ret_er
 		return dev;
 	}
 	if (err == -ENOENT)
-		fsck_problem(f, &place, false, "the log pool is missing; make this node's volume again "
+		fsck_problem(f, &place, false,
+			     "the log pool is missing; make this node's volume again "
 			     "(mkfs.kvfs --join) and let it resync");
 	else if (err == -EBADMSG)
 		fsck_problem(f, &place, false, "not a log pool, or its header is damaged");
@@ -128,9 +130,12 @@ static void judge_island(struct fsck *f, struct fsck_pool *p, struct logdev *dev
 	char name[FSCK_CUT_NAME_BYTES] = "", what[FSCK_CUT_NAME_BYTES + 64];
 	int err;
 
-	if (!fsck_problem(f, &place, newest, "damaged; the log ends here, but valid records go on at "
-			  "offset %llu with LSN %llu: what lies between was lost to damage, not to a crash",
-			  (unsigned long long)p->island_offset, (unsigned long long)p->island_lsn))
+	if (!fsck_problem(
+		    f, &place, newest,
+		    "damaged; the log ends here, but valid records go on at "
+		    "offset %llu with LSN %llu: what lies between was lost to damage, not to a "
+		    "crash",
+		    (unsigned long long)p->island_offset, (unsigned long long)p->island_lsn))
 		return;
 	err = fsck_log_cut(f, p, dev, name);
 	snprintf(what, sizeof(what), "the log cut off after LSN %llu, the rest kept in %s",
@@ -147,8 +152,10 @@ static void judge_damage(struct fsck *f, struct fsck_pool *p, struct logdev *dev
 	if (p->island_offset)
 		judge_island(f, p, dev, newest);
 	else if (newest)
-		fsck_note(f, &place, "a torn tail of %llu bytes, as a crash leaves it; the log ends at LSN "
-			  "%llu", (unsigned long long)rest, (unsigned long long)p->last_lsn);
+		fsck_note(f, &place,
+			  "a torn tail of %llu bytes, as a crash leaves it; the log ends at LSN "
+			  "%llu",
+			  (unsigned long long)rest, (unsigned long long)p->last_lsn);
 	/* The older pool's is judged with its neighbours, in fsck_chain.c. */
 }
 
@@ -166,7 +173,10 @@ int fsck_check_log(struct fsck *f)
 		total += f->pools[i].stored_bytes;
 	}
 	for (int i = 0; i < OPLOG_POOLS && !err; i++) {
-		struct pool_scan s = { .f = f, .p = &f->pools[i], .dev = devs[i], .done_before = done,
+		struct pool_scan s = { .f = f,
+				       .p = &f->pools[i],
+				       .dev = devs[i],
+				       .done_before = done,
 				       .total = total };
 
 		if (devs[i])

@@ -33,7 +33,8 @@ static const struct cli_option options[] = {
 static const struct cli cli = {
 	.program = "fsck.kvfs",
 	.synopsis = "[OPTION]... VOLUME",
-	.purpose = "Checks the kvfs volume VOLUME, a directory or /dev/pmemN, which must not be in use.",
+	.purpose =
+	    "Checks the kvfs volume VOLUME, a directory or /dev/pmemN, which must not be in use.",
 	.options = options,
 	.footer = "Exit status, added up: 0 no problem, 1 problems corrected, 4 problems left,\n"
 		  "8 operational error, 16 wrong usage. See fsck.kvfs(8).",
@@ -61,7 +62,8 @@ static int parse_options(int argc, char **argv, struct fsck *f, bool *ret_progre
 		return FSCK_USAGE;
 	}
 	if (argc - optind != 1 || argv[optind][0] == '\0') {
-		diag_error("%s; see %s --help", argc == optind ? "no VOLUME given" : "give exactly one VOLUME",
+		diag_error("%s; see %s --help",
+			   argc == optind ? "no VOLUME given" : "give exactly one VOLUME",
 			   cli.program);
 		return FSCK_USAGE;
 	}
@@ -79,12 +81,14 @@ static bool open_and_lock(struct fsck *f)
 		return false;
 	}
 	f->dirfd = f->place.dirfd;
-	err = volume_lock(f->dirfd, f->repair ? VOLUME_LOCK_WRITE : VOLUME_LOCK_READ_ONLY, &f->lockfd);
+	err = volume_lock(f->dirfd, f->repair ? VOLUME_LOCK_WRITE : VOLUME_LOCK_READ_ONLY,
+			  &f->lockfd);
 	if (err == -ENOENT)
 		diag_error("%s: not a kvfs volume: it has no superblock", f->path);
 	else if (err == -EBUSY)
-		diag_error("%s: in use by another kvfs mount, mirror, mkfs or fsck; stop that first",
-			   f->path);
+		diag_error(
+		    "%s: in use by another kvfs mount, mirror, mkfs or fsck; stop that first",
+		    f->path);
 	else if (err)
 		diag_error("%s/%s: %s", f->path, VOLUME_SUPERBLOCK_NAME, strerror(-err));
 	return err == 0;

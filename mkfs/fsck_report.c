@@ -119,8 +119,8 @@ int fsck_exit_status(const struct fsck *f)
 
 static json_t *pool_json(const struct fsck_pool *p)
 {
-	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "name", p->name, "readable",
-			 p->opened, "generation", (json_int_t)p->generation, "base_lsn",
+	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "name", p->name,
+			 "readable", p->opened, "generation", (json_int_t)p->generation, "base_lsn",
 			 (json_int_t)p->base_lsn, "last_lsn", (json_int_t)p->last_lsn, "epoch",
 			 (json_int_t)p->epoch, "records", (json_int_t)p->records, "used_bytes",
 			 (json_int_t)p->used_bytes, "torn", p->torn);
@@ -129,10 +129,10 @@ static json_t *pool_json(const struct fsck_pool *p)
 static json_t *ckpt_json(const struct fsck_ckpt *c)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "number",
-			 (json_int_t)c->info.number, "lsn", (json_int_t)c->info.lsn, "first_segment",
-			 (json_int_t)c->info.first_seg, "last_segment", (json_int_t)c->info.last_seg,
-			 "bytes", (json_int_t)c->info.bytes, "items", (json_int_t)c->items, "valid",
-			 c->valid);
+			 (json_int_t)c->info.number, "lsn", (json_int_t)c->info.lsn,
+			 "first_segment", (json_int_t)c->info.first_seg, "last_segment",
+			 (json_int_t)c->info.last_seg, "bytes", (json_int_t)c->info.bytes, "items",
+			 (json_int_t)c->items, "valid", c->valid);
 }
 
 static void summary_json(struct fsck *f)
@@ -147,12 +147,14 @@ static void summary_json(struct fsck *f)
 	for (int i = 0; i < f->ckpt_count; i++)
 		json_array_append_new(ckpts, ckpt_json(&f->ckpts[i]));
 	j = json_pack("{s:s, s:O, s:i, s:i, s:i, s:o, s:o, s:i}", "volume", f->path, "findings",
-		      f->findings, "corrected", f->corrected, "uncorrected", f->left, "notes", f->notes,
-		      "log", pools, "checkpoints", ckpts, "exit_status", fsck_exit_status(f));
+		      f->findings, "corrected", f->corrected, "uncorrected", f->left, "notes",
+		      f->notes, "log", pools, "checkpoints", ckpts, "exit_status",
+		      fsck_exit_status(f));
 	if (!j)
 		return;
 	if (f->super_valid) {
-		json_object_set_new(j, "uuid", json_string(volume_uuid_format(f->super.uuid, uuid)));
+		json_object_set_new(j, "uuid",
+				    json_string(volume_uuid_format(f->super.uuid, uuid)));
 		json_object_set_new(j, "label", json_string(f->super.label));
 		json_object_set_new(j, "node_id", json_integer(f->super.node_id));
 	}
@@ -175,8 +177,8 @@ void fsck_summary(struct fsck *f)
 		records += f->pools[i].records;
 	for (int i = 0; i < f->ckpt_count; i++)
 		bytes += f->ckpts[i].info.bytes;
-	printf("%s: %" PRIu64 " log records, %d checkpoint(s) of %s: ", f->path, records, f->ckpt_count,
-	       units_format_size(bytes, size));
+	printf("%s: %" PRIu64 " log records, %d checkpoint(s) of %s: ", f->path, records,
+	       f->ckpt_count, units_format_size(bytes, size));
 	if (f->corrected == 0 && f->left == 0)
 		printf("%s\n", f->operational ? "not fully checked" : "clean");
 	else

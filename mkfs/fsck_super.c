@@ -21,7 +21,8 @@ static const char *decode_error_text(int err)
 	case -ENODATA:
 		return "there is no superblock here";
 	case -EPROTONOSUPPORT:
-		return "made by another version of kvfs, or with a feature this one does not know; use that "
+		return "made by another version of kvfs, or with a feature this one does not know; "
+		       "use that "
 		       "version's fsck.kvfs";
 	case -EIO:
 		return "can't be read: I/O error";
@@ -33,7 +34,9 @@ static const char *decode_error_text(int err)
 /* Rewrites both copies from the one that counts, the other one first. */
 static int rewrite_copies(struct fsck *f, unsigned good)
 {
-	struct volume v = { .dirfd = f->dirfd, .lockfd = f->lockfd, .super = f->super, .copy = good };
+	struct volume v = {
+		.dirfd = f->dirfd, .lockfd = f->lockfd, .super = f->super, .copy = good
+	};
 	int err = volume_write_super(&v);
 
 	if (!err)
@@ -51,7 +54,8 @@ static void check_other_copy(struct fsck *f, unsigned good)
 				good == 0 ? "first" : "second"))
 		fsck_repaired(f, rewrite_copies(f, good), "rewritten from the good copy");
 	if (!err && other.sequence != f->super.sequence &&
-	    fsck_problem(f, &place, true, "an older state than the other copy (a stop between two writes)"))
+	    fsck_problem(f, &place, true,
+			 "an older state than the other copy (a stop between two writes)"))
 		fsck_repaired(f, rewrite_copies(f, good), "rewritten from the newer copy");
 }
 
@@ -78,7 +82,8 @@ int fsck_check_super(struct fsck *f)
 	if (f->super.state != VOLUME_READY) {
 		struct fsck_place place = copy_place(good);
 
-		fsck_problem(f, &place, false, "the volume is incomplete: mkfs.kvfs or a resync did not "
+		fsck_problem(f, &place, false,
+			     "the volume is incomplete: mkfs.kvfs or a resync did not "
 			     "finish; run mkfs.kvfs again or let the resync finish");
 	}
 	return 0;
@@ -92,8 +97,9 @@ static void check_key_mode(struct fsck *f, const struct fsck_place *place)
 		return;
 	if (fsck_problem(f, place, true, "others can read the key (mode %04o)",
 			 (unsigned)st.st_mode & 07777))
-		fsck_repaired(f, fchmodat(f->dirfd, VOLUME_KEY_NAME, 0600, 0) ? -errno : 0,
-			      "mode set to 0600; if others may have read it, make the volume again");
+		fsck_repaired(
+			f, fchmodat(f->dirfd, VOLUME_KEY_NAME, 0600, 0) ? -errno : 0,
+			"mode set to 0600; if others may have read it, make the volume again");
 }
 
 int fsck_check_key(struct fsck *f)
@@ -104,7 +110,8 @@ int fsck_check_key(struct fsck *f)
 	int err = volume_key_read(f->dirfd, VOLUME_KEY_NAME, key, uuid);
 
 	if (err == -ENOENT || err == -EBADMSG) {
-		fsck_problem(f, &place, false, "%s; copy the key file of another node of this volume there",
+		fsck_problem(f, &place, false,
+			     "%s; copy the key file of another node of this volume there",
 			     err == -ENOENT ? "the key file is missing" : "not a key file");
 		return 0;
 	}
@@ -112,17 +119,20 @@ int fsck_check_key(struct fsck *f)
 		return fsck_fail(f, VOLUME_KEY_NAME, err);
 	volume_key_id(key, id);
 	if (memcmp(id, f->super.key_id, sizeof(id)) != 0) {
-		fsck_problem(f, &place, false, "the key of another volume; copy the key file of another "
+		fsck_problem(f, &place, false,
+			     "the key of another volume; copy the key file of another "
 			     "node of this volume there");
 	} else {
 		bool lacks = memcmp(uuid, no_uuid, sizeof(uuid)) == 0;
 
 		check_key_mode(f, &place);
 		if (memcmp(uuid, f->super.uuid, sizeof(uuid)) != 0 &&
-		    fsck_problem(f, &place, true, "%s", lacks ? "the line with the volume's UUID is missing" :
-				 "the UUID in it is not this volume's, the key is"))
-			fsck_repaired(f, volume_key_write(f->dirfd, VOLUME_KEY_NAME, key, f->super.uuid),
-				      "written again with the UUID");
+		    fsck_problem(f, &place, true, "%s",
+				 lacks ? "the line with the volume's UUID is missing" :
+					 "the UUID in it is not this volume's, the key is"))
+			fsck_repaired(
+				f, volume_key_write(f->dirfd, VOLUME_KEY_NAME, key, f->super.uuid),
+				"written again with the UUID");
 	}
 	sodium_memzero(key, sizeof(key));
 	return 0;

@@ -47,8 +47,8 @@ static int failed(const struct place *place, const char *name, const char *what,
 	const char *remedy = err == -ENOSPC || err == -EDQUOT ?
 			     "; free some space or give a smaller log (-s)" : "";
 
-	snprintf(why_text, sizeof(why_text), "%s/%s: %s: %s%s", place->path, name, what, strerror(-err),
-		 remedy);
+	snprintf(why_text, sizeof(why_text), "%s/%s: %s: %s%s", place->path, name, what,
+		 strerror(-err), remedy);
 	*ret_why = why_text;
 	return err;
 }
@@ -82,7 +82,8 @@ static int remove_old(const struct place *place, const uint8_t uuid[16], const c
 			unlinkat(place->dirfd, name, AT_REMOVEDIR);
 		if (faccessat(place->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    strcmp(name, "ckpt") != 0)
-			return failed(place, name, "the old one can't be removed", -EEXIST, ret_why);
+			return failed(place, name, "the old one can't be removed", -EEXIST,
+				      ret_why);
 	}
 	err = io_fsync_dir(place->dirfd);
 	return err ? failed(place, "", "can't be synced", err, ret_why) : 0;
@@ -114,14 +115,15 @@ static int judge_medium(const struct place *place, bool *ret_pmem, const char **
 }
 
 /* The names by which the pools' devices are found. */
-static int link_devices(const struct place *place, const struct make_plan *plan, const char **ret_why)
+static int link_devices(const struct place *place, const struct make_plan *plan,
+			const char **ret_why)
 {
 	static const char *const names[] = { "log.0", "log.1" };
 
 	for (size_t i = 0; i < 2 && plan->log_device[0]; i++) {
 		if (symlinkat(plan->log_device[i], place->dirfd, names[i]) != 0)
-			return failed(place, names[i], "the link to its device can't be made", -errno,
-				      ret_why);
+			return failed(place, names[i], "the link to its device can't be made",
+				      -errno, ret_why);
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mkfs.kvfs: options, the decisions that need the user's word (-f, sizes), and the one line that says
- * why not. Inspecting is place.c, making is make.c, the summary is mkfs_report.c.
+ * mkfs.kvfs: options, the decisions that need the user's word (-f, sizes), and the one line that
+ * says why not. Inspecting is place.c, making is make.c, the summary is mkfs_report.c.
  */
 #include "common/diag.h"
 #include "common/io.h"
@@ -30,11 +30,14 @@ enum mkfs_exit { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 enum { OPTION_JSON = 256, OPTION_JOIN, OPTION_KEY_COPY, OPTION_LOG_DEVICE, OPTION_PROGRESS };
 
 static const struct cli_option options[] = {
-	{ 'f', "force", NULL, "overwrite a volume or what a device holds, or use a directory that is not empty" },
+	{ 'f', "force", NULL,
+	  "overwrite a volume or what a device holds, or use a directory that is not "
+	  "empty" },
 	{ 'L', "label", "LABEL", "name of the volume, up to 63 bytes" },
 	{ 's', "log-size", "SIZE", "size of both log pools together (512M, 1.5GiB)" },
 	{ OPTION_JOIN, "join", "KEYFILE", "make a mirror's volume: UUID and key from KEYFILE" },
-	{ OPTION_LOG_DEVICE, "log-device", "DEV", "a device-DAX that becomes a log pool; give two" },
+	{ OPTION_LOG_DEVICE, "log-device", "DEV",
+	  "a device-DAX that becomes a log pool; give two" },
 	{ OPTION_KEY_COPY, "key-copy", "FILE", "also write the key file to FILE" },
 	{ 'n', "dry-run", NULL, "check everything, say what would be made, write nothing" },
 	{ OPTION_JSON, "json", NULL, "print the summary as JSON" },
@@ -48,7 +51,8 @@ static const struct cli_option options[] = {
 static const struct cli cli = {
 	.program = "mkfs.kvfs",
 	.synopsis = "[OPTION]... VOLUME",
-	.purpose = "Makes a kvfs volume in the directory VOLUME, which is made when it is missing, or on /dev/pmemN.",
+	.purpose = "Makes a kvfs volume in the directory VOLUME, which is made when it is missing, "
+		   "or on /dev/pmemN.",
 	.options = options,
 	.footer = "Exit status: 0 made, 1 not made, 2 wrong usage. See mkfs.kvfs(8).",
 };
@@ -87,20 +91,25 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o)
 		}
 	}
 	if (argc - optind != 1 || argv[optind][0] == '\0') {
-		diag_error("%s; see %s --help", argc == optind ? "no VOLUME given" : "give exactly one VOLUME",
+		diag_error("%s; see %s --help",
+			   argc == optind ? "no VOLUME given" : "give exactly one VOLUME",
 			   cli.program);
 		return EXIT_USAGE;
 	}
 	o->path = argv[optind];
 	if (o->log_devices != 0 && (o->log_devices != 2 || o->log_size)) {
-		diag_error("%s; see %s --help", o->log_devices != 2 ? "give --log-device twice or not at all" :
-			   "give either --log-device or a log size: a device is used whole", cli.program);
+		diag_error("%s; see %s --help",
+			   o->log_devices != 2
+			       ? "give --log-device twice or not at all"
+			       : "give either --log-device or a log size: a device is used whole",
+			   cli.program);
 		return EXIT_USAGE;
 	}
 	return -1;
 }
 
-/* Both devices hold nothing, or -f says that it may go; the plan has their sizes and full paths then. */
+/* Both devices hold nothing, or -f says that it may go; the plan has their sizes and
+ * full paths then. */
 static bool plan_log_devices(const struct mkfs_options *o, struct make_plan *plan)
 {
 	const char *holds, *why;
@@ -112,7 +121,8 @@ static bool plan_log_devices(const struct mkfs_options *o, struct make_plan *pla
 			return false;
 		}
 		if (holds[0] && !o->force) {
-			diag_error("%s: holds %s; -f overwrites it and loses it", o->log_device[i], holds);
+			diag_error("%s: holds %s; -f overwrites it and loses it", o->log_device[i],
+				   holds);
 			return false;
 		}
 		plan->log_device[i] = realpath(o->log_device[i], NULL);
@@ -144,11 +154,13 @@ static bool plan_join(const char *path, struct make_plan *plan)
 	int err = volume_key_read(AT_FDCWD, path, plan->key, plan->uuid);
 
 	if (err == -EBADMSG)
-		diag_error("%s: not a key file; give the file 'key' of the other node's volume", path);
+		diag_error("%s: not a key file; give the file 'key' of the other node's volume",
+			   path);
 	else if (err)
 		diag_error("%s: the key file can't be read: %s", path, strerror(-err));
 	else if (memcmp(plan->uuid, no_uuid, sizeof(no_uuid)) == 0)
-		diag_error("%s: it lacks the volume's UUID (second line); copy the whole key file", path);
+		diag_error("%s: it lacks the volume's UUID (second line); copy the whole key file",
+			   path);
 	else {
 		if (stat(path, &st) == 0 && (st.st_mode & 077) != 0)
 			diag_warn("%s: others can read this key (mode %04o); chmod 600 it", path,
@@ -193,8 +205,9 @@ static int plan_log_size(const char *text, struct make_plan *plan)
 static bool content_allowed(const struct place *p, bool force)
 {
 	if (p->content == PLACE_SIGNATURE && !force) {
-		diag_error("%s: holds a file system or the like (%s); -f overwrites it and loses its data",
-			   p->path, p->what);
+		diag_error(
+		    "%s: holds a file system or the like (%s); -f overwrites it and loses its data",
+		    p->path, p->what);
 		return false;
 	}
 	if (p->content == PLACE_VOLUME && !force) {
@@ -202,14 +215,17 @@ static bool content_allowed(const struct place *p, bool force)
 		return false;
 	}
 	if (p->content == PLACE_FOREIGN && !force) {
-		diag_error("%s: not empty; give an empty or new directory, or -f to use this one", p->path);
+		diag_error("%s: not empty; give an empty or new directory, or -f to use this one",
+			   p->path);
 		return false;
 	}
 	if (p->content == PLACE_UNFINISHED)
-		diag_info("%s: an earlier mkfs.kvfs did not finish here; it never served and is made anew",
+		diag_info("%s: an earlier mkfs.kvfs did not finish here; it never served and is "
+			  "made anew",
 			  p->path);
 	if (p->foreign_files > 0 && p->content != PLACE_ABSENT)
-		diag_warn("%s: %u other file(s) there are left as they are", p->path, p->foreign_files);
+		diag_warn("%s: %u other file(s) there are left as they are", p->path,
+			  p->foreign_files);
 	return true;
 }
 
@@ -220,8 +236,8 @@ static bool devices_fit(const struct place *p)
 
 	if (p->free_bytes >= MAKE_SPACE_BESIDE_LOGS)
 		return true;
-	diag_error("%s: only %s free for checkpoints; free some space or use another file system", p->path,
-		   units_format_size(p->free_bytes, have));
+	diag_error("%s: only %s free for checkpoints; free some space or use another file system",
+		   p->path, units_format_size(p->free_bytes, have));
 	return false;
 }
 
@@ -236,21 +252,26 @@ static bool sizes_fit(const struct place *p, struct make_plan *plan)
 	if (plan->log_bytes == 0)
 		plan->log_bytes = make_default_log_bytes(p->free_bytes);
 	if (plan->log_bytes == 0) {
-		diag_error("%s: only %s free; a volume needs at least %s: free some space or use another "
-			   "file system", p->path, have,
-			   units_format_size(2 * LOGDEV_SIZE_MIN + MAKE_SPACE_BESIDE_LOGS, least));
+		diag_error(
+		    "%s: only %s free; a volume needs at least %s: free some space or use another "
+		    "file system",
+		    p->path, have,
+		    units_format_size(2 * LOGDEV_SIZE_MIN + MAKE_SPACE_BESIDE_LOGS, least));
 		return false;
 	}
 	units_format_size(plan->log_bytes, want);
 	if (plan->log_bytes > p->free_bytes ||
 	    p->free_bytes - plan->log_bytes < MAKE_SPACE_BESIDE_LOGS) {
-		diag_error("%s: only %s free for logs of %s; free some space or give a smaller log (-s)",
-			   p->path, have, want);
+		diag_error(
+		    "%s: only %s free for logs of %s; free some space or give a smaller log (-s)",
+		    p->path, have, want);
 		return false;
 	}
 	if (p->medium == PLACE_MEMORY && plan->log_bytes > memory) {
-		diag_error("%s: logs of %s on a file system in memory, of which only %s is available; give "
-			   "a smaller log (-s)", p->path, want, units_format_size(memory, have));
+		diag_error("%s: logs of %s on a file system in memory, of which only %s is "
+			   "available; give "
+			   "a smaller log (-s)",
+			   p->path, want, units_format_size(memory, have));
 		return false;
 	}
 	if (p->free_bytes - plan->log_bytes < plan->log_bytes)
@@ -303,9 +324,12 @@ static int make_in_place(struct place *place, struct make_plan *plan, const stru
 		report.made = true;
 		if (o->key_copy && !copy_key(o->key_copy, plan))
 			return EXIT_FAILED;
-		if (report.medium == PLACE_PMEM && !plan->log_device[0] && place->medium != PLACE_PMEM)
-			diag_warn("%s: treated as persistent memory, but the file system does not say DAX; is "
-				  "PMEM_IS_PMEM_FORCE set?", place->path);
+		if (report.medium == PLACE_PMEM && !plan->log_device[0] &&
+		    place->medium != PLACE_PMEM)
+			diag_warn("%s: treated as persistent memory, but the file system does not "
+				  "say DAX; is "
+				  "PMEM_IS_PMEM_FORCE set?",
+				  place->path);
 	}
 	if (o->json)
 		return mkfs_report_json(&report) == 0 ? EXIT_OK : EXIT_FAILED;

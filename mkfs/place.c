@@ -147,8 +147,10 @@ static int inspect_directory(struct place *p, const char **ret_why)
 	int err = volume_lock(p->dirfd, VOLUME_LOCK_WRITE, &p->lockfd);
 
 	if (err == -EBUSY)
-		return because(err, ret_why, "%s: a volume in use by another kvfs mount, mirror, mkfs or "
-			       "fsck; stop that first (-f does not help)", p->path);
+		return because(err, ret_why,
+			       "%s: a volume in use by another kvfs mount, mirror, mkfs or "
+			       "fsck; stop that first (-f does not help)",
+			       p->path);
 	if (err && err != -ENOENT)
 		return because(err, ret_why, "%s/%s: %s", p->path, VOLUME_SUPERBLOCK_NAME,
 			       strerror(-err));
@@ -160,12 +162,16 @@ static int inspect_directory(struct place *p, const char **ret_why)
 	if (p->lockfd < 0)
 		p->content = p->foreign_files || own_files ? PLACE_FOREIGN : PLACE_EMPTY;
 	if (fstatvfs(p->dirfd, &vfs) != 0)
-		return because(-errno, ret_why, "%s: free space is unknown: %s", p->path, strerror(errno));
+		return because(-errno, ret_why, "%s: free space is unknown: %s", p->path,
+			       strerror(errno));
 	if (faccessat(p->dirfd, ".", W_OK | X_OK, AT_EACCESS) != 0)
-		return because(-errno, ret_why, "%s: can't be written: %s; run as its owner or root, on a "
-			       "file system mounted read-write", p->path, strerror(errno));
+		return because(-errno, ret_why,
+			       "%s: can't be written: %s; run as its owner or root, on a "
+			       "file system mounted read-write",
+			       p->path, strerror(errno));
 	p->free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize + own_bytes;
-	storage_fs_name(p->dirfd, p->fs_type, sizeof(p->fs_type), p->fs_source, sizeof(p->fs_source));
+	storage_fs_name(p->dirfd, p->fs_type, sizeof(p->fs_type), p->fs_source,
+			sizeof(p->fs_source));
 	p->medium = storage_new_files_are_dax(p->dirfd) ? PLACE_PMEM :
 		    storage_is_tmpfs(p->dirfd) ? PLACE_MEMORY : PLACE_FILE;
 	return 0;
@@ -184,8 +190,10 @@ static int inspect_parent(struct place *p, const char **ret_why)
 	above.on.dirfd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	above.dirfd = above.on.dirfd;
 	if (above.dirfd < 0)
-		err = because(-errno, ret_why, "%s: can't be made: its parent directory %s: %s; make that "
-			      "first", p->path, parent, strerror(errno));
+		err = because(-errno, ret_why,
+			      "%s: can't be made: its parent directory %s: %s; make that "
+			      "first",
+			      p->path, parent, strerror(errno));
 	else
 		err = inspect_directory(&above, ret_why);
 	if (!err) {
@@ -211,10 +219,14 @@ static int refuse_non_directory(const char *path, mode_t mode, const char **ret_
 	if (storage_signature(path, type, sizeof(type)))
 		snprintf(holds, sizeof(holds), " (it holds: %s)", type);
 	if (S_ISCHR(mode))
-		return because(-ENOTDIR, ret_why, "%s: a character device; a device-DAX can hold a log: "
-			       "--log-device twice, with a directory for the rest", path);
-	return because(-ENOTDIR, ret_why, "%s: a %s%s, not a directory; a volume is a directory, or a "
-		       "/dev/pmemN", path, S_ISREG(mode) ? "file" : "special file", holds);
+		return because(-ENOTDIR, ret_why,
+			       "%s: a character device; a device-DAX can hold a log: "
+			       "--log-device twice, with a directory for the rest",
+			       path);
+	return because(-ENOTDIR, ret_why,
+		       "%s: a %s%s, not a directory; a volume is a directory, or a "
+		       "/dev/pmemN",
+		       path, S_ISREG(mode) ? "file" : "special file", holds);
 }
 
 /* A device of persistent memory: nothing is done to it yet. */
@@ -246,7 +258,8 @@ int place_open(const char *path, struct place *ret_place, const char **ret_why)
 		if (errno != ENOENT)
 			return because(-errno, ret_why, "%s: %s", path, strerror(errno));
 		if (lstat(path, &st) == 0)
-			return because(-ENOENT, ret_why, "%s: a symbolic link that leads nowhere", path);
+			return because(-ENOENT, ret_why, "%s: a symbolic link that leads nowhere",
+				       path);
 		err = inspect_parent(&p, ret_why);
 	} else if (S_ISBLK(st.st_mode)) {
 		err = inspect_block(&p, ret_why);
@@ -306,7 +319,8 @@ static int claim_directory(struct place *p, const char **ret_why)
 		return because(-errno, ret_why, "%s: can't be made: %s", p->path, strerror(errno));
 	p->on.dirfd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->on.dirfd < 0)
-		return because(-errno, ret_why, "%s: can't be opened: %s", p->path, strerror(errno));
+		return because(-errno, ret_why, "%s: can't be opened: %s", p->path,
+			       strerror(errno));
 	p->dirfd = p->on.dirfd;
 	return 0;
 }

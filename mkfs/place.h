@@ -2,10 +2,11 @@
 #ifndef KVFS_MKFS_PLACE_H
 #define KVFS_MKFS_PLACE_H
 /*
- * The place a volume is to be made in: what is there, how much room, which kind of storage. A directory, or
- * a /dev/pmemN, which place_claim makes into a file system with DAX, mounted for this process alone.
- * Nothing here writes, but for an unnamed file that shows whether new files are DAX.
- * All block on the file system. 0 or -errno with a sentence in *ret_why (valid until the next call).
+ * The place a volume is to be made in: what is there, how much room, which kind of storage. A
+ * directory, or a /dev/pmemN, which place_claim makes into a file system with DAX, mounted for this
+ * process alone. Nothing here writes, but for an unnamed file that shows whether new files are DAX.
+ * All block on the file system. 0 or -errno with a sentence in *ret_why (valid until the next
+ * call).
  */
 #include "log/volume_place.h"
 
@@ -43,14 +44,15 @@ struct place {
 };
 
 /*
- * -ENOTDIR a file, or a device that is no persistent memory, -ENOENT no parent, -EBUSY a volume in use, -EACCES, -EROFS, ...
- * Whether the content may be overwritten is the caller's affair. On success place_close is due.
+ * -ENOTDIR a file, or a device that is no persistent memory, -ENOENT no parent, -EBUSY a volume in
+ * use, -EACCES, -EROFS, ... Whether the content may be overwritten is the caller's affair. On
+ * success place_close is due.
  */
 int place_open(const char *path, struct place *ret_place, const char **ret_why);
 void place_close(struct place *p);
 
-/* Makes the directory where it is absent, the file system on a device, and locks the superblock, made if
- * need be. free_bytes is what is free then. */
+/* Makes the directory where it is absent, the file system on a device, and locks the superblock,
+ * made if need be. free_bytes is what is free then. */
 int place_claim(struct place *p, const char **ret_why);
 
 /* After a failure: takes away what place_claim made, as far as it is empty. Closes the place. */

@@ -41,7 +41,9 @@ static void *watch_main(void *arg)
 void pool_watch_start(struct pool_watch *w, struct progress *progress, int dirfd,
 		      uint64_t total_bytes)
 {
-	*w = (struct pool_watch){ .progress = progress, .dirfd = dirfd, .total_bytes = total_bytes };
+	*w = (struct pool_watch){ .progress = progress,
+				  .dirfd = dirfd,
+				  .total_bytes = total_bytes };
 	progress_begin(progress, "allocating the log pools");
 	if (!progress->enabled)
 		return;

@@ -2,8 +2,9 @@
 #ifndef KVFS_MKFS_POOL_WATCH_H
 #define KVFS_MKFS_POOL_WATCH_H
 /*
- * Shows progress while oplog_create allocates the pools in one blocking call: a thread ("kv-progress")
- * looks at the blocks of the pool files ten times a second. It owns the progress line meanwhile.
+ * Shows progress while oplog_create allocates the pools in one blocking call: a thread
+ * ("kv-progress") looks at the blocks of the pool files ten times a second. It owns the progress
+ * line meanwhile.
  */
 #include "mkfs/progress.h"
 

@@ -2,8 +2,8 @@
 #ifndef KVFS_MKFS_PROGRESS_H
 #define KVFS_MKFS_PROGRESS_H
 /*
- * One line of progress on stderr, rewritten in place. Nothing is printed when it is not enabled, and
- * on something that is not a terminal each step is a line of its own. One thread at a time.
+ * One line of progress on stderr, rewritten in place. Nothing is printed when it is not enabled,
+ * and on something that is not a terminal each step is a line of its own. One thread at a time.
  */
 #include <stdbool.h>
 #include <stdint.h>

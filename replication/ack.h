@@ -22,8 +22,9 @@ int ack_decode(const void *in, size_t len, struct ack *ret_ack);
 /* Offset in the primary's window of the slot of a sequence number. */
 uint64_t ack_slot_offset(uint64_t sequence);
 
-/* Finds the newest whole acknowledgement after sequence `after` in a window of REPL_ACK_WINDOW_BYTES.
- * Slots that are being written meanwhile are passed over: their notice is still to come. */
+/* Finds the newest whole acknowledgement after sequence `after` in a window of
+ * REPL_ACK_WINDOW_BYTES. Slots that are being written meanwhile are passed over: their notice is
+ * still to come. */
 bool ack_scan(const void *window, uint64_t after, struct ack *ret_ack);
 
 #endif

@@ -88,7 +88,8 @@ static int parse_host_port(const char *text, struct addr *out, const char **ret_
 	size_t len;
 
 	if (end == NULL)
-		return fail(brackets ? "the closing ] is missing" : "the port is missing (HOST:PORT)",
+		return fail(brackets ? "the closing ] is missing" :
+				       "the port is missing (HOST:PORT)",
 			    ret_why);
 	len = (size_t)(end - host);
 	if (len == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_REPLICATION_ADDR_H
 #define KVFS_REPLICATION_ADDR_H
-/* ADDR of mirror= and listen=: HOST:PORT, verbs:HOST:PORT, tcp:HOST:PORT, [V6]:PORT, shm:SOCKET. Pure. */
+/* ADDR of mirror= and listen=: HOST:PORT, verbs:HOST:PORT, tcp:HOST:PORT,
+ * [V6]:PORT, shm:SOCKET. Pure. */
 #include <stddef.h>
 #include <stdint.h>
 

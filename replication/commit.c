@@ -19,7 +19,8 @@ void op_get(struct op *op)
 
 void op_put(struct op *op)
 {
-	/* release: our reads of the data are done; acquire: so are everyone's, before release() frees them */
+	/* release: our reads of the data are done; acquire: so are everyone's, before
+	 * release() frees them */
 	if (atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) == 1)
 		op->ops->release(op);
 }
@@ -111,7 +112,8 @@ static void commit_batch_take_locked(struct commit *c, struct commit_batch *b)
 	}
 }
 
-static int commit_append_range(struct commit *c, struct commit_batch *b, unsigned from, unsigned count)
+static int commit_append_range(struct commit *c, struct commit_batch *b, unsigned from,
+			       unsigned count)
 {
 	int iov_begin = from ? b->iov_end[from - 1] : 0;
 
@@ -134,8 +136,9 @@ static unsigned commit_batch_fits(struct commit *c, const struct commit_batch *b
 }
 
 /*
- * One durable append of the group. Where the active pool is too full for all of it, its rest is filled and the other
- * pool begun: no more than one record's room stays unused, which commit_admit() reckons with.
+ * One durable append of the group. Where the active pool is too full for all of it, its rest is
+ * filled and the other pool begun: no more than one record's room stays unused, which
+ * commit_admit() reckons with.
  */
 static int commit_batch_append(struct commit *c, struct commit_batch *b)
 {
@@ -345,8 +348,8 @@ void commit_wait(struct commit *c, struct op *op)
 	op_put(op);
 }
 
-/* Under the lock: of list, those past their deadline that nobody answered. They stay where they are (their
- * records may yet commit) with one more reference each. */
+/* Under the lock: of list, those past their deadline that nobody answered. They stay where they are
+ * (their records may yet commit) with one more reference each. */
 static unsigned commit_expired_locked(struct commit *c, struct cds_list_head *list, uint64_t now,
 				      struct op **expired, unsigned n, unsigned max)
 {

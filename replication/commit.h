@@ -9,9 +9,9 @@
  *       oplog_append, hands it to each link, and moves the commit point
  *     → complete: from the leader, or from the link thread whose acknowledgement moved the point
  *
- * Nobody sleeps here for another thread or for a mirror. A timer thread ("kv-commit") fails what is past
- * its deadline. Log room is reserved before a change is applied (commit_admit), so a queued record
- * always fits.
+ * Nobody sleeps here for another thread or for a mirror. A timer thread ("kv-commit") fails what is
+ * past its deadline. Log room is reserved before a change is applied (commit_admit), so a queued
+ * record always fits.
  */
 #include "log/oplog.h"
 #include "replication/op.h"
@@ -29,7 +29,8 @@ struct commit_config {
 	uint64_t timeout_ns;     /* of each operation */
 	uint64_t epoch;
 	uint64_t next_lsn;       /* first LSN to give */
-	/* The log wants a checkpoint (about 70 % full, or full). May hold the queue's lock: only signals. */
+	/* The log wants a checkpoint (about 70 % full, or full). May hold the queue's
+	 * lock: only signals. */
 	void (*want_checkpoint)(void *ctx);
 	/* The log failed: no further operation will succeed. Once. */
 	void (*failed)(void *ctx, int err);
@@ -45,13 +46,15 @@ void commit_destroy(struct commit *c);
  * what the log cannot take. Waits (without locks held by the caller) for a checkpoint to make room,
  * until deadline_ns. urgent (deletes, truncations) may use the part of the log that is kept for
  * them.
- * -EIO: no room in time, or the log failed; -ENOSPC: no room because checkpoints fail for lack of disk space.
- * The reservation passes to the op (op->admitted_bytes) or goes back by commit_unadmit().
+ * -EIO: no room in time, or the log failed; -ENOSPC: no room because checkpoints fail for lack of
+ * disk space. The reservation passes to the op (op->admitted_bytes) or goes back by
+ * commit_unadmit().
  */
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
 /* Room for several of the largest records, urgent or not, and no writer has to slow down. */
 bool commit_is_roomy(const struct commit *c);
-bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent); /* without waiting: false, no room */
+/* without waiting: false, no room */
+bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent);
 void commit_unadmit(struct commit *c, uint32_t bytes);
 
 /*
@@ -69,18 +72,19 @@ uint64_t commit_next_lsn(const struct commit *c);
 uint64_t commit_epoch(const struct commit *c);
 enum commit_protocol commit_protocol_of(const struct commit *c);
 
-/* Takes the op: op->lsn is commit_next_lsn(). Under the store's lock, which makes LSN order state order. */
+/* Takes the op: op->lsn is commit_next_lsn(). Under the store's lock, which makes LSN
+ * order state order. */
 void commit_enqueue(struct commit *c, struct op *op);
 
 /* Appends, sends and completes what is queued, unless another thread is doing so. Without locks. */
 void commit_drive(struct commit *c);
 
-/* Ends the queue as a failed append does: what is queued and all that comes gets -EIO. For a medium whose error
- * shows elsewhere (oplog_check). */
+/* Ends the queue as a failed append does: what is queued and all that comes gets -EIO. For a medium
+ * whose error shows elsewhere (oplog_check). */
 void commit_fail(struct commit *c, int err);
 
-/* Completes op (head_len 0, lsn set) when the commit point is at least op->lsn: at once, by this thread, when
- * it already is. Without locks. */
+/* Completes op (head_len 0, lsn set) when the commit point is at least op->lsn: at once, by this
+ * thread, when it already is. Without locks. */
 void commit_wait(struct commit *c, struct op *op);
 
 uint64_t commit_point(const struct commit *c);
@@ -89,12 +93,12 @@ uint64_t commit_durable_lsn(const struct commit *c); /* last LSN in the local lo
 /* Waits (no longer than timeout) until the local log holds lsn. -ETIMEDOUT, -EIO. */
 int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
 
-/* Makes the log switch pools between two appends. -EBUSY: not covered, or held for a mirror; -EIO.
- */
+/* Makes the log switch pools between two appends. -EBUSY: not covered, or held
+ * for a mirror; -EIO. */
 int commit_switch_log(struct commit *c);
 
-/* A checkpoint ended. err 0, after oplog_covered(): room was made, waiting writers go on. Otherwise why it
- * failed, for commit_admit()'s error. */
+/* A checkpoint ended. err 0, after oplog_covered(): room was made, waiting writers go on. Otherwise
+ * why it failed, for commit_admit()'s error. */
 void commit_checkpoint_done(struct commit *c, int err);
 
 /* Links. post is called by the leader, in LSN order, after the local append, without commit locks
@@ -106,9 +110,9 @@ struct commit_link_ops {
 int commit_link_add(struct commit *c, const struct commit_link_ops *ops, void *ctx,
 		    struct commit_link **ret_l);
 void commit_link_remove(struct commit_link *l); /* returns when no post is running */
-/* In the in-sync set or not. Joining while the acknowledged LSN is below the commit point is -EAGAIN, but holds the
- * commit point from then on, so that under a steady load the link gets there: call again at its next
- * acknowledgements, or give up with false. */
+/* In the in-sync set or not. Joining while the acknowledged LSN is below the commit point is
+ * -EAGAIN, but holds the commit point from then on, so that under a steady load the link gets
+ * there: call again at its next acknowledgements, or give up with false. */
 int commit_link_set_sync(struct commit_link *l, bool in_sync);
 /* Cumulative acknowledgement: in the mirror's memory, in its log. Completes what it commits, in
  * this thread. */

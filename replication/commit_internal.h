@@ -2,11 +2,11 @@
 #ifndef KVFS_REPLICATION_COMMIT_INTERNAL_H
 #define KVFS_REPLICATION_COMMIT_INTERNAL_H
 /*
- * State of the commit queue, shared by commit.c (queue, leader), commit_link.c (mirrors, commit point) and
- * commit_room.c (log room).
+ * State of the commit queue, shared by commit.c (queue, leader), commit_link.c (mirrors, commit
+ * point) and commit_room.c (log room).
  *
- * lock is held for a few instructions, never over a call out of this module. The leader flag is the right to
- * call the log's append and switch; it is taken and given back under the lock.
+ * lock is held for a few instructions, never over a call out of this module. The leader flag is the
+ * right to call the log's append and switch; it is taken and given back under the lock.
  */
 #include "replication/commit.h"
 
@@ -26,7 +26,8 @@ struct commit_link {
 	void *ctx;
 	uint64_t received_lsn, durable_lsn; /* lock */
 	bool in_sync;                       /* lock */
-	bool joining;                       /* lock: not in sync yet, but the commit point waits for it */
+	/* lock: not in sync yet, but the commit point waits for it */
+	bool joining;
 	unsigned posting;                   /* lock: leaders inside ops->post */
 };
 
@@ -38,9 +39,11 @@ struct commit {
 	_Atomic uint64_t next_lsn;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed;          /* lock: leader gone, durable moved, room made, post ended */
+	/* lock: leader gone, durable moved, room made, post ended */
+	pthread_cond_t changed;
 	unsigned sleepers;               /* lock: threads waiting on changed */
-	pthread_cond_t ended;            /* stopping; the timer's own: on changed, each write would wake it */
+	/* stopping; the timer's own: on changed, each write would wake it */
+	pthread_cond_t ended;
 	struct cds_list_head incoming;   /* lock: enqueued, not appended */
 	struct cds_list_head appending;  /* lock: the leader's group, on its way into the log */
 	struct cds_list_head pending;    /* lock: appended, above the commit point */
@@ -53,11 +56,13 @@ struct commit {
 	unsigned link_count;             /* lock */
 	uint64_t timeouts;               /* lock */
 
-	_Atomic uint64_t point;          /* written under lock; release: pairs with readers' acquire */
+	/* written under lock; release: pairs with readers' acquire */
+	_Atomic uint64_t point;
 	_Atomic uint64_t durable_lsn;    /* written by the leader */
 	_Atomic uint64_t appended_records, appended_bytes, appends; /* leader */
 
-	/* Log room. room: bytes the log can take (written under lock); admitted: reserved of them. */
+	/* Log room. room: bytes the log can take (written under lock); admitted:
+	 * reserved of them. */
 	_Atomic uint64_t room, admitted;
 	uint64_t slack;                  /* constant: what may stay unused at a pool's end */
 	uint64_t reserve;                /* constant: of room, for urgent records only */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mirrors as the commit queue sees them: acknowledgements, the in-sync set, and the commit point they move.
+ * Mirrors as the commit queue sees them: acknowledgements, the in-sync set, and the commit point
+ * they move.
  */
 #include "replication/commit_internal.h"
 
@@ -30,8 +31,8 @@ static uint64_t commit_link_acked(const struct commit_link *l)
 	return l->commit->cfg.protocol == COMMIT_PROTOCOL_B ? l->received_lsn : l->durable_lsn;
 }
 
-/* The newest LSN that is durable here and acknowledged as the protocol asks; the present point while too few
- * mirrors are in sync. */
+/* The newest LSN that is durable here and acknowledged as the protocol asks; the present point
+ * while too few mirrors are in sync. */
 static uint64_t commit_point_wanted_locked(const struct commit *c)
 {
 	uint64_t lsn = commit_durable_lsn(c);
@@ -126,7 +127,8 @@ int commit_link_set_sync(struct commit_link *l, bool in_sync)
 	int err = 0;
 
 	pthread_mutex_lock(&c->lock);
-	if (in_sync && c->cfg.protocol != COMMIT_PROTOCOL_A && commit_link_acked(l) < commit_point(c))
+	if (in_sync && c->cfg.protocol != COMMIT_PROTOCOL_A &&
+	    commit_link_acked(l) < commit_point(c))
 		err = -EAGAIN;
 	else
 		l->in_sync = in_sync;
@@ -156,7 +158,8 @@ void commit_stats(struct commit *c, struct commit_stats *ret_stats)
 		.commit_point = commit_point(c),
 		.durable_lsn = commit_durable_lsn(c),
 		.next_lsn = commit_next_lsn(c),
-		.appended_records = atomic_load_explicit(&c->appended_records, memory_order_relaxed),
+		.appended_records =
+			atomic_load_explicit(&c->appended_records, memory_order_relaxed),
 		.appended_bytes = atomic_load_explicit(&c->appended_bytes, memory_order_relaxed),
 		.pace_bytes = atomic_load_explicit(&c->pace_bytes, memory_order_relaxed),
 		.appends = atomic_load_explicit(&c->appends, memory_order_relaxed),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Log room: reserved before a change is applied, so that a record with an LSN always fits, and asking for the
- * checkpoints that make more.
+ * Log room: reserved before a change is applied, so that a record with an LSN always fits, and
+ * asking for the checkpoints that make more.
  */
 #include "replication/commit_internal.h"
 
@@ -48,7 +48,8 @@ void commit_room_update_locked(struct commit *c)
 static bool commit_admit_try(struct commit *c, uint32_t bytes, bool urgent)
 {
 	uint64_t keep = urgent ? 0 : c->reserve;
-	uint64_t admitted = atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
+	uint64_t admitted =
+	    atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
 
 	if (admitted + keep <= atomic_load_explicit(&c->room, memory_order_relaxed))
 		return true;
@@ -128,7 +129,8 @@ int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadlin
 		c->cfg.want_checkpoint(c->cfg.ctx);
 	pthread_mutex_lock(&c->lock);
 	if (ask)
-		c->checkpoint_err = 0; /* this one may find the disk space that the last one lacked */
+		/* this one may find the disk space that the last one lacked */
+		c->checkpoint_err = 0;
 	while (!c->failed && !commit_admit_try(c, bytes, urgent)) {
 		if (err || c->checkpoint_err) {
 			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;

@@ -2,9 +2,9 @@
 #ifndef KVFS_REPLICATION_CONTROL_H
 #define KVFS_REPLICATION_CONTROL_H
 /*
- * Framed messages on the control connection: bounded length, checksum, a deadline for each. The socket may be
- * blocking or not; both functions wait in poll(2) in slices, so that *cancel (may be NULL) ends the wait
- * within 100 ms. One thread a connection.
+ * Framed messages on the control connection: bounded length, checksum, a deadline for each. The
+ * socket may be blocking or not; both functions wait in poll(2) in slices, so that *cancel (may be
+ * NULL) ends the wait within 100 ms. One thread a connection.
  *
  * Errors of both: -ETIMEDOUT, -ECONNRESET (the peer has gone), -ECANCELED, -EIO.
  */
@@ -19,7 +19,8 @@ struct control_frame {
 	uint32_t len;
 };
 
-/* Pure: the header of a frame. -EBADMSG: no frame, -EPROTONOSUPPORT: another version of the protocol,
+/* Pure: the header of a frame. -EBADMSG: no frame, -EPROTONOSUPPORT: another version of the
+ * protocol,
  * -EMSGSIZE: longer than its type allows. */
 int control_frame_decode(const void *header, struct control_frame *ret_frame);
 /* Pure: checks the checksum over header and payload. */
@@ -28,13 +29,13 @@ bool control_frame_intact(const void *header, const void *payload, size_t len);
 int control_send(int fd, enum repl_frame_type type, const void *payload, size_t len,
 		 uint64_t deadline_ns, const atomic_bool *cancel);
 
-/* Reads one frame into buf. Besides the above: those of control_frame_decode, -EBADMSG (checksum), -EMSGSIZE
- * (more than cap). */
+/* Reads one frame into buf. Besides the above: those of control_frame_decode, -EBADMSG (checksum),
+ * -EMSGSIZE (more than cap). */
 int control_recv(int fd, void *buf, size_t cap, uint64_t deadline_ns, const atomic_bool *cancel,
 		 struct control_frame *ret_frame);
 
-/* A frame of at most REPL_SMALL_BYTES_MAX that comes bit by bit; zeroed before its first byte. Never
- * takes more than the frame's bytes from the socket. */
+/* A frame of at most REPL_SMALL_BYTES_MAX that comes bit by bit; zeroed before its first byte.
+ * Never takes more than the frame's bytes from the socket. */
 struct control_reader {
 	uint8_t bytes[sizeof(struct repl_frame) + REPL_SMALL_BYTES_MAX];
 	uint32_t got;
@@ -45,11 +46,12 @@ static inline const void *control_reader_payload(const struct control_reader *r)
 	return r->bytes + sizeof(struct repl_frame);
 }
 
-/* Takes what is there, never waits. 0: the frame is whole (payload: control_reader_payload); -EAGAIN: not
- * yet; otherwise as control_recv. */
+/* Takes what is there, never waits. 0: the frame is whole (payload: control_reader_payload);
+ * -EAGAIN: not yet; otherwise as control_recv. */
 int control_read_some(int fd, struct control_reader *r, struct control_frame *ret_frame);
 
-/* Sets what a control connection needs: no delay, and keepalive that reports a dead host within seconds. */
+/* Sets what a control connection needs: no delay, and keepalive that reports a dead
+ * host within seconds. */
 void control_socket_tune(int fd);
 
 #endif

@@ -148,7 +148,8 @@ static uint16_t dial_local_port(int fd)
 	unsigned value = 0;
 
 	if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0 ||
-	    getnameinfo((struct sockaddr *)&ss, len, NULL, 0, port, sizeof(port), NI_NUMERICSERV) != 0)
+	    getnameinfo((struct sockaddr *)&ss, len, NULL, 0, port, sizeof(port), NI_NUMERICSERV) !=
+		    0)
 		return 0;
 	for (const char *p = port; *p >= '0' && *p <= '9'; p++)
 		value = value * 10 + (unsigned)(*p - '0');

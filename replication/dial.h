@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_REPLICATION_DIAL_H
 #define KVFS_REPLICATION_DIAL_H
-/* Control connections: TCP for tcp:, verbs: and bare addresses, a Unix socket for shm:. Any thread. */
+/* Control connections: TCP for tcp:, verbs: and bare addresses, a Unix socket for
+ * shm:. Any thread. */
 #include "replication/addr.h"
 #include "replication/repl_format.h"
 
@@ -9,11 +10,13 @@
 #include <stddef.h>
 
 /*
- * Connects within the deadline (name look-up not counted: the resolver has its own). *cancel ends the wait
- * within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH (also: no such host), and
+ * Connects within the deadline (name look-up not counted: the resolver has its own). *cancel ends
+ * the wait within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH (also: no such
+ * host), and
  * connect(2)'s others.
  */
-int dial_connect(const struct addr *a, uint64_t deadline_ns, const atomic_bool *cancel, int *ret_fd);
+int dial_connect(const struct addr *a, uint64_t deadline_ns, const atomic_bool *cancel,
+		 int *ret_fd);
 
 /* A listening, non-blocking socket. A stale socket file is replaced, a live one is -EADDRINUSE.
  * *ret_port is 0 for shm. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -ENAMETOOLONG, and others of

@@ -2,8 +2,8 @@
 #ifndef KVFS_REPLICATION_HANDSHAKE_H
 #define KVFS_REPLICATION_HANDSHAKE_H
 /*
- * The mutual proof of the volume key over a fresh control connection, and what both sides tell each other
- * once it is proved (order of messages: repl_format.h).
+ * The mutual proof of the volume key over a fresh control connection, and what both sides tell each
+ * other once it is proved (order of messages: repl_format.h).
  *
  * handshake_*_encode and _decode are pure; handshake_dial, _answer, _welcome and _refuse talk on a
  * socket, each with a deadline, on the thread that calls them. The key is only read.
@@ -49,7 +49,8 @@ int handshake_join_decode(const void *in, size_t len, struct handshake_join *ret
 int handshake_welcome_decode(const void *in, size_t len, struct handshake_welcome *ret_welcome);
 int handshake_refuse_decode(const void *in, size_t len, struct handshake_refusal *ret_refusal);
 
-/* The errno a refusal turns into on the primary: -EPROTONOSUPPORT, -EXDEV, -EKEYREJECTED, -ESTALE, -ENOSPC,
+/* The errno a refusal turns into on the primary: -EPROTONOSUPPORT, -EXDEV, -EKEYREJECTED, -ESTALE,
+ * -ENOSPC,
  * -EBUSY, -ENOTSUP, -EIO. */
 int handshake_refusal_errno(enum repl_refusal code);
 
@@ -75,13 +76,14 @@ int handshake_dial(struct handshake *h, int fd, const uint8_t uuid[16],
  * -EPROTONOSUPPORT, and those of control_recv. why is filled. */
 int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64_t deadline_ns,
 		     struct handshake_join *ret_join);
-/* The same in two steps that never wait, for a caller that collects the frames itself: f and msg are
- * what came. Answers go out as far as the socket takes them at once: all of it, on a new connection. */
+/* The same in two steps that never wait, for a caller that collects the frames itself: f and msg
+ * are what came. Answers go out as far as the socket takes them at once: all of it, on
+ * a new connection. */
 struct control_frame;
 int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
 			   const struct control_frame *f, const void *msg);
-int handshake_answer_join(struct handshake *h, int fd, const struct control_frame *f, const void *msg,
-			  struct handshake_join *ret_join);
+int handshake_answer_join(struct handshake *h, int fd, const struct control_frame *f,
+			  const void *msg, struct handshake_join *ret_join);
 /* The frame could not be had: the sentence for err in why. */
 int handshake_answer_lost(struct handshake *h, int fd, int err, const char *what);
 /* Mirror, after handshake_answer: either of the two ends the exchange. */

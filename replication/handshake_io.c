@@ -43,14 +43,16 @@ static int handshake_fail_io(struct handshake *h, int err, const char *what)
 		return handshake_fail(h, err, "the peer speaks another version of the protocol");
 	case -EBADMSG:
 	case -EMSGSIZE:
-		return handshake_fail(h, -EBADMSG, "the peer does not speak kvfs replication (%s)", what);
+		return handshake_fail(h, -EBADMSG, "the peer does not speak kvfs replication (%s)",
+				      what);
 	default:
 		return handshake_fail(h, err, "%s (%s)", strerror(-err), what);
 	}
 }
 
 /* A message's bytes, without its proof, become part of what later proofs cover. */
-static void handshake_note(struct handshake *h, enum repl_frame_type type, const void *msg, size_t len)
+static void handshake_note(struct handshake *h, enum repl_frame_type type, const void *msg,
+			   size_t len)
 {
 	assert(h->transcript_len + len + 1 <= sizeof(h->transcript));
 	h->transcript[h->transcript_len++] = (uint8_t)type;
@@ -111,7 +113,8 @@ static int handshake_refused(struct handshake *h, const void *msg, size_t len)
 		err = handshake_refusal_errno(r.code);
 		switch (r.code) {
 		case REPL_REFUSE_VERSION:
-			return handshake_fail(h, err, "the mirror speaks another version of the protocol");
+			return handshake_fail(h, err,
+					      "the mirror speaks another version of the protocol");
 		case REPL_REFUSE_OTHER_VOLUME:
 			return handshake_fail(h, err, "it is a mirror of another volume");
 		default:
@@ -166,7 +169,8 @@ static int handshake_dial_challenge(struct handshake *h, int fd, const uint8_t u
 	if (err)
 		return handshake_fail_io(h, err, "challenge");
 	if (!handshake_check_proved(h, REPL_CHALLENGE, buf, f.len, LABEL_CHALLENGE))
-		return handshake_fail(h, -EKEYREJECTED, "the mirror does not hold this volume's key");
+		return handshake_fail(h, -EKEYREJECTED,
+				      "the mirror does not hold this volume's key");
 	h->proved = true;
 	return 0;
 }
@@ -233,8 +237,8 @@ int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
 	return err ? handshake_fail_io(h, err, "challenge") : 0;
 }
 
-int handshake_answer_join(struct handshake *h, int fd, const struct control_frame *f, const void *msg,
-			  struct handshake_join *ret_join)
+int handshake_answer_join(struct handshake *h, int fd, const struct control_frame *f,
+			  const void *msg, struct handshake_join *ret_join)
 {
 	int err;
 

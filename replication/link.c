@@ -64,7 +64,8 @@ int link_fail(struct link *l, int err, const char *fmt, ...)
 	return err;
 }
 
-/* Errors that another attempt a moment later will not cure. A busy mirror may be free soon, but says so. */
+/* Errors that another attempt a moment later will not cure. A busy mirror may be free soon,
+ * but says so. */
 static bool link_is_refusal(int err)
 {
 	return err == -EPROTONOSUPPORT || err == -EXDEV || err == -EKEYREJECTED || err == -ESTALE ||
@@ -97,7 +98,8 @@ static int link_attempt(struct link *l)
 	return err;
 }
 
-/* Waits for about delay_ns (so that links that failed together do not return together), or for the end. */
+/* Waits for about delay_ns (so that links that failed together do not return together), or
+ * for the end. */
 static void link_back_off(struct link *l, uint64_t delay_ns)
 {
 	struct primary *p = l->primary;
@@ -140,7 +142,8 @@ void *link_thread(void *arg)
 		}
 		do
 			link_back_off(l, link_is_refusal(err) ? LINK_BACKOFF_MAX_NS : delay_ns);
-		while (link_is_hopeless(err) && !atomic_load_explicit(&l->primary->stopping, memory_order_relaxed));
+		while (link_is_hopeless(err) &&
+		       !atomic_load_explicit(&l->primary->stopping, memory_order_relaxed));
 		delay_ns = delay_ns * 2 < LINK_BACKOFF_MAX_NS ? delay_ns * 2 : LINK_BACKOFF_MAX_NS;
 	}
 	return NULL;

@@ -51,10 +51,12 @@ struct primary {
 struct link_sender {
 	bool streaming;         /* between session start and end */
 	int err;                /* of a post: ends the session */
-	atomic_bool behind;     /* the log holds what was not sent: the link's thread sends it (hint without lock) */
+	/* the log holds what was not sent: the link's thread sends it (hint without lock) */
+	atomic_bool behind;
 	uint64_t next_lsn;      /* to be sent next */
 	uint64_t ring_bytes;
-	_Atomic uint64_t ring_head; /* cumulative position, skipped bytes included; others look at it without the lock */
+	/* cumulative position, skipped bytes included; others look at it without the lock */
+	_Atomic uint64_t ring_head;
 	uint64_t window_records;
 	unsigned lanes, lane;   /* lane: of the last batch */
 	bool unacked;           /* since_ns and since_lsn hold */
@@ -62,7 +64,8 @@ struct link_sender {
 	uint64_t since_lsn;
 	bool waiting;           /* the log is ahead of next_lsn, and what follows holds */
 	uint64_t waiting_lsn, waiting_since_ns; /* waiting_lsn is to be sent since then */
-	uint64_t stuck_lsn, stuck_since_ns;     /* nothing was sent since then: next_lsn is still stuck_lsn */
+	/* nothing was sent since then: next_lsn is still stuck_lsn */
+	uint64_t stuck_lsn, stuck_since_ns;
 	struct transport_post posts[LINK_BATCH_POSTS];
 	struct iovec iov[LINK_BATCH_IOV];
 	uint64_t head_after[LINK_BATCH_POSTS];
@@ -146,11 +149,12 @@ void link_set_state(struct link *l, enum link_state state);
 __attribute__((format(printf, 3, 4)))
 int link_fail(struct link *l, int err, const char *fmt, ...); /* keeps the text, returns err */
 
-/* link_session.c: from an open control connection to its end. Always an error, -ECANCELED when stopping. */
+/* link_session.c: from an open control connection to its end. Always an error,
+ * -ECANCELED when stopping. */
 int link_session_run(struct link *l, int fd);
 
-/* link_hold.c. done: what the mirror has taken so far: the LSN it acknowledged, in a resync bytes of
- * the image, of total. */
+/* link_hold.c. done: what the mirror has taken so far: the LSN it acknowledged, in a resync bytes
+ * of the image, of total. */
 void link_hold_begin(struct link *l, uint64_t from_lsn, uint64_t done);
 void link_hold_catchup(struct link *l, uint64_t acked_lsn, uint64_t now);
 void link_hold_resync(struct link *l, uint64_t done, uint64_t total, uint64_t now);
@@ -170,15 +174,16 @@ bool link_send_notice(struct link *l, uint32_t imm);
 bool link_send_sync(struct link *l, bool in_sync);
 /* Whether the pump has anything to do; a look without the lock. */
 bool link_send_wanted(const struct link *l);
-/* How long the mirror has owed us something. The first two are ages of samples, at least half of the
- * oldest one's; 0: nothing of the kind. */
+/* How long the mirror has owed us something. The first two are ages of samples, at least half of
+ * the oldest one's; 0: nothing of the kind. */
 struct link_ages {
 	uint64_t unacked_ns; /* sent, and not acknowledged */
 	uint64_t unsent_ns;  /* in the log, and not sent: no credits, no room in the ring */
 	uint64_t stuck_ns;   /* no record at all could be sent though the log has some */
 };
 /* Error of an earlier post, or 0. The link's thread, now and then. */
-int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, struct link_ages *ret_ages);
+int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns,
+		    struct link_ages *ret_ages);
 /* Whether an acknowledgement speaks only of what was sent. Waits for a post that is under way. */
 bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos);
 

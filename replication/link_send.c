@@ -17,8 +17,8 @@ static uint64_t link_round_unit(uint64_t bytes)
 }
 
 /* A place for bytes after head. False: not free yet. */
-static bool link_ring_place(const struct link_sender *s, uint64_t head, uint64_t freed, uint64_t bytes,
-			    uint64_t *ret_off, uint64_t *ret_head)
+static bool link_ring_place(const struct link_sender *s, uint64_t head, uint64_t freed,
+			    uint64_t bytes, uint64_t *ret_off, uint64_t *ret_head)
 {
 	uint64_t need = link_round_unit(bytes);
 	uint64_t at = head % s->ring_bytes;
@@ -201,7 +201,8 @@ void link_send_end(struct link *l)
 	link_unlock(l);
 }
 
-/* Reads records from next_lsn on into read_buf, unless it holds them. -EAGAIN: the log has no more. */
+/* Reads records from next_lsn on into read_buf, unless it holds them. -EAGAIN: the log
+ * has no more. */
 static int link_read_log(struct link *l, uint64_t next_lsn)
 {
 	uint64_t last_lsn;
@@ -323,7 +324,8 @@ bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos)
 		return true;
 	/* It may be faster than the post it answers was in counting. */
 	pthread_mutex_lock(&l->send_lock);
-	covers = lsn < s->next_lsn && ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed);
+	covers = lsn < s->next_lsn &&
+		 ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed);
 	link_unlock(l);
 	return covers;
 }

@@ -19,7 +19,8 @@
 #define SESSION_SETUP_NS (5 * NSEC_PER_SEC)
 #define SESSION_TICK_NS (50 * NSEC_PER_MSEC)
 #define SESSION_GOODBYE_NS (200 * NSEC_PER_MSEC)
-/* Out of sync and without any acknowledgement for so long, on top of the timeout (its log may be full). */
+/* Out of sync and without any acknowledgement for so long, on top of the timeout (its log
+ * may be full). */
 #define SESSION_STUCK_NS (120 * NSEC_PER_SEC)
 #define SESSION_EVENTS 64
 #define SESSION_RING_BYTES_MIN (4ULL << 20)
@@ -91,7 +92,8 @@ static int session_send_epochs(struct link *l, int fd)
 static int session_connect(struct link *l, int fd)
 {
 	struct transport_params params = {
-		.lanes = l->welcome.lanes < l->primary->cfg.lanes ? l->welcome.lanes : l->primary->cfg.lanes,
+		.lanes = l->welcome.lanes < l->primary->cfg.lanes ? l->welcome.lanes :
+								    l->primary->cfg.lanes,
 		.window_bytes = REPL_ACK_WINDOW_BYTES,
 		.deadline_ns = clock_mono_ns() + SESSION_SETUP_NS,
 		.poll_us = l->primary->cfg.poll_us,
@@ -190,8 +192,8 @@ static void session_end(struct link *l)
 {
 	session_count_retries(l);
 	link_send_end(l);
-	/* A primary that stops acknowledges nothing more: the mirror stays one that has everything.
-	 */
+	/* A primary that stops acknowledges nothing more: the mirror stays
+	 * one that has everything. */
 	if (l->in_sync && !session_stopping(l))
 		session_note_sync(l, false);
 	l->in_sync = false;
@@ -251,12 +253,15 @@ static int session_take_ack(struct link *l)
 	struct ack a;
 	bool in_memory;
 
-	/* An earlier notice of this poll may have brought us past this one's acknowledgement already. */
+	/* An earlier notice of this poll may have brought us past this
+	 * one's acknowledgement already. */
 	if (!ack_scan(window, l->last_ack.sequence, &a))
 		return 0;
 	if (!session_ack_makes_sense(l, &a))
-		return link_fail(l, -EPROTO, "the mirror acknowledges nonsense (LSN %llu, ring position %llu)",
-				 (unsigned long long)a.received_lsn, (unsigned long long)a.ring_freed);
+		return link_fail(l, -EPROTO,
+				 "the mirror acknowledges nonsense (LSN %llu, ring position %llu)",
+				 (unsigned long long)a.received_lsn,
+				 (unsigned long long)a.ring_freed);
 	l->last_ack = a;
 	if (a.heartbeats > l->beats_seen && a.heartbeats == l->beats_sent)
 		atomic_store_explicit(&l->rtt_ns, clock_mono_ns() - l->last_beat_ns,
@@ -314,7 +319,8 @@ static int session_tick(struct link *l, uint64_t now)
 	uint64_t half = l->primary->cfg.timeout_ns / 2;
 	uint64_t stuck = 2 * l->primary->cfg.timeout_ns + SESSION_STUCK_NS;
 	struct link_ages ages;
-	int err = link_send_check(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now, &ages);
+	int err = link_send_check(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now,
+				  &ages);
 
 	if (err)
 		return link_fail(l, err, "cannot post: %s", strerror(-err));

@@ -138,7 +138,8 @@ static int mirror_start(struct mirror *m)
 }
 
 int mirror_create(struct oplog *log, struct ckpt *ckpt, const struct mirror_config *cfg,
-		  const struct mirror_ops *ops, void *ctx, struct mirror **ret_m, const char **ret_why)
+		  const struct mirror_ops *ops, void *ctx, struct mirror **ret_m,
+		  const char **ret_why)
 {
 	struct mirror *m;
 	const char *why = "cannot start the mirror";

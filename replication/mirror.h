@@ -2,9 +2,9 @@
 #ifndef KVFS_REPLICATION_MIRROR_H
 #define KVFS_REPLICATION_MIRROR_H
 /*
- * The mirror's side: listens, proves and checks the volume key, then in one thread ("kv-mirror"): poll the
- * lanes, check each record (epoch, LSN, CRC), put the records of all lanes in LSN order, append the
- * contiguous run to the log in one go, acknowledge, apply, report ring space freed.
+ * The mirror's side: listens, proves and checks the volume key, then in one thread ("kv-mirror"):
+ * poll the lanes, check each record (epoch, LSN, CRC), put the records of all lanes in LSN order,
+ * append the contiguous run to the log in one go, acknowledge, apply, report ring space freed.
  *
  * One primary at a time; a new connection with a higher or equal epoch from the same primary node
  * replaces the old one. A second thread ("kv-listen") accepts and authenticates, with a deadline
@@ -20,7 +20,8 @@ struct mirror;
 struct transport_ops;
 
 struct mirror_ops {
-	/* Executes a record (LSN order). An error means divergence: the mirror stops and says so. */
+	/* Executes a record (LSN order). An error means divergence: the mirror stops
+	 * and says so. */
 	int (*apply)(void *ctx, const struct record *r);
 	/* Called after each applied run, with its last LSN. */
 	void (*applied)(void *ctx, uint64_t lsn);
@@ -46,7 +47,8 @@ struct mirror_ops {
 	/* Durably: the log's history, which may reach beyond its end, and the epoch whose primary
 	 * says that this mirror is in sync, 0: it is not (any more, or not known). */
 	int (*note_state)(void *ctx, const struct epochs *epochs, uint64_t sync_epoch);
-	/* The mirror has stopped for good; why is a sentence for people. At most once, in kv-mirror. May be NULL. */
+	/* The mirror has stopped for good; why is a sentence for people. At most once, in
+	 * kv-mirror. May be NULL. */
 	void (*failed)(void *ctx, const char *why);
 };
 
@@ -67,11 +69,13 @@ struct mirror_config {
 	const char *rdma_device;    /* verbs: see transport_params; valid until mirror_destroy */
 	const struct addr *listen;
 	unsigned listen_count;
-	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */
+	/* NULL: as the address says; tests: the fault injector */
+	const struct transport_ops *transport;
 };
 
 int mirror_create(struct oplog *log, struct ckpt *ckpt, const struct mirror_config *cfg,
-		  const struct mirror_ops *ops, void *ctx, struct mirror **ret_m, const char **ret_why);
+		  const struct mirror_ops *ops, void *ctx, struct mirror **ret_m,
+		  const char **ret_why);
 void mirror_destroy(struct mirror *m);
 
 struct mirror_stats {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The run goes to the log in one append, is acknowledged, and is applied; only then is its ring space free. When both pools are full the run stays where it is and is tried again, while
- * the session goes on answering heartbeats.
+ * The run goes to the log in one append, is acknowledged, and is applied; only then is its ring
+ * space free. When both pools are full the run stays where it is and is tried again, while the
+ * session goes on answering heartbeats.
  */
 #include "replication/mirror_internal.h"
 
@@ -44,7 +45,8 @@ static int mirror_append(struct mirror *m)
 
 	if (err != -ENOSPC)
 		return err;
-	/* not the run's last epoch: the log takes no record of an older one than its pool begins with */
+	/* not the run's last epoch: the log takes no record of an older one than its
+	 * pool begins with */
 	err = oplog_switch(m->log, run->records[0].epoch);
 	if (err)
 		return err == -EBUSY ? -ENOSPC : err;

@@ -111,7 +111,8 @@ struct mirror {
 	unsigned wanted_pool;            /* active pool + 1 a checkpoint was asked for, 0: none */
 	struct mirror_slot *slots;       /* REPL_WINDOW_RECORDS, by LSN */
 	struct mirror_run run;
-	/* one a sequence number, as the window's slots: a transport may read them after post returned */
+	/* one a sequence number, as the window's slots: a transport may read them
+	 * after post returned */
 	uint8_t ack_bufs[REPL_ACK_SLOTS][sizeof(struct repl_ack)];
 
 	struct metric *stage_mirror, *stage_apply; /* set before the threads start */

@@ -105,7 +105,8 @@ static enum repl_refusal mirror_hand_over(struct mirror *m, struct mirror_caller
 	} else {
 		old = m->caller;
 		m->caller = c;
-		/* release: pairs with kv-mirror's look at leave; the caller itself is under the lock */
+		/* release: pairs with kv-mirror's look at leave; the caller itself is
+		 * under the lock */
 		atomic_store_explicit(&m->leave, true, memory_order_release);
 		if (m->wake_ep)
 			m->wake_tops->wake(m->wake_ep);
@@ -176,7 +177,8 @@ static int pending_hello(struct mirror *m, struct mirror_pending *p, const struc
 			 struct handshake *h)
 {
 	struct mirror_caller *c;
-	int err = handshake_answer_hello(h, p->fd, m->cfg.uuid, f, control_reader_payload(&p->reader));
+	int err = handshake_answer_hello(h, p->fd, m->cfg.uuid, f,
+					 control_reader_payload(&p->reader));
 
 	if (err)
 		return err;
@@ -208,7 +210,8 @@ static bool pending_read(struct mirror *m, struct mirror_pending *p)
 	else if (!p->caller)
 		err = pending_hello(m, p, &f, h);
 	else
-		err = handshake_answer_join(h, p->fd, &f, control_reader_payload(&p->reader), &p->caller->join);
+		err = handshake_answer_join(h, p->fd, &f, control_reader_payload(&p->reader),
+					    &p->caller->join);
 	if (err) {
 		dial_peer_text(p->fd, peer, sizeof(peer));
 		mirror_fail(m, err, "%s: %s", peer, h->why);
@@ -300,7 +303,8 @@ static void mirror_accept(struct mirror *m, unsigned i, struct mirror_reception 
 }
 
 /* Hears those that spoke, drops those that take too long. fds: of all pending, in order. */
-static void mirror_serve_pending(struct mirror *m, struct mirror_reception *r, const struct pollfd *fds)
+static void mirror_serve_pending(struct mirror *m, struct mirror_reception *r,
+				 const struct pollfd *fds)
 {
 	uint64_t now = clock_mono_ns();
 	unsigned kept = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From notice to LSN order. A record is checked (CRC, epoch, LSN, place) in a copy of our own, since
- * the peer can still write to the ring: what was checked is what is logged and applied.
+ * From notice to LSN order. A record is checked (CRC, epoch, LSN, place) in a copy of our own,
+ * since the peer can still write to the ring: what was checked is what is logged and applied.
  * In order it goes straight to the run, else into the window until what is missing has come on
  * another lane. As the sender fills the ring strictly by LSN, each record's place follows from the
  * one before: anything else is an overrun.
@@ -47,23 +47,26 @@ static int mirror_rx_decode(struct mirror *m, uint64_t off, struct record *ret_r
 	err = record_peek_bytes(copy, RECORD_HEADER_BYTES, &bytes);
 	if (err || bytes > room || bytes > RECORD_BYTES_MAX)
 		return -EBADMSG;
-	memcpy(copy + RECORD_HEADER_BYTES, m->ring + off + RECORD_HEADER_BYTES, bytes - RECORD_HEADER_BYTES);
+	memcpy(copy + RECORD_HEADER_BYTES, m->ring + off + RECORD_HEADER_BYTES,
+	       bytes - RECORD_HEADER_BYTES);
 	return record_decode(copy, bytes, ret_r, ret_bytes);
 }
 
-/* Checks the record at off; *ret_bytes are those of the whole record. What ret_r points to holds until
- * the next check, or as long as the run does if the record joins it. */
+/* Checks the record at off; *ret_bytes are those of the whole record. What ret_r points to holds
+ * until the next check, or as long as the run does if the record joins it. */
 static int mirror_rx_check(struct mirror *m, uint64_t off, struct record *ret_r, size_t *ret_bytes)
 {
 	int err = mirror_rx_decode(m, off, ret_r, ret_bytes);
 
 	if (err)
-		return mirror_fail(m, -EBADMSG, "corrupt record in the ring at %llu (after LSN %llu)",
+		return mirror_fail(m, -EBADMSG,
+				   "corrupt record in the ring at %llu (after LSN %llu)",
 				   (unsigned long long)off, (unsigned long long)m->received_lsn);
 	if (ret_r->opcode == RECORD_GENERATION)
 		return mirror_fail(m, -EPROTO, "a generation record was sent");
 	if (ret_r->epoch > m->epoch)
-		return mirror_fail(m, -EPROTO, "record %llu is of epoch %llu, the primary's is %llu",
+		return mirror_fail(m, -EPROTO,
+				   "record %llu is of epoch %llu, the primary's is %llu",
 				   (unsigned long long)ret_r->lsn, (unsigned long long)ret_r->epoch,
 				   (unsigned long long)m->epoch);
 	return 0;

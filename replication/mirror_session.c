@@ -129,7 +129,8 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 
 	if (m->stopped)
 		return mirror_refuse(m, c, REPL_REFUSE_FAILED, -EIO, "the mirror has stopped");
-	m->tops = m->cfg.transport ? m->cfg.transport : transport_for(mirror_transport_kind(j->transport));
+	m->tops = m->cfg.transport ? m->cfg.transport
+				   : transport_for(mirror_transport_kind(j->transport));
 	if (!m->tops)
 		return mirror_refuse(m, c, REPL_REFUSE_TRANSPORT, -ENOTSUP,
 				     "this mirror has no such transport");
@@ -141,7 +142,8 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 	if (err)
 		return err;
 	if (j->arena_bytes > m->cfg.arena_bytes) {
-		snprintf(text, sizeof(text), "the mirror's arena (%llu MiB) is smaller than the primary's (%llu MiB)",
+		snprintf(text, sizeof(text),
+			 "the mirror's arena (%llu MiB) is smaller than the primary's (%llu MiB)",
 			 (unsigned long long)(m->cfg.arena_bytes >> 20),
 			 (unsigned long long)(j->arena_bytes >> 20));
 		return mirror_refuse(m, c, REPL_REFUSE_ARENA, -ENOSPC, text);

@@ -2,8 +2,9 @@
 #ifndef KVFS_REPLICATION_OP_H
 #define KVFS_REPLICATION_OP_H
 /*
- * One operation on its way to being committed: the sealed record, the memory its data lie in, and what to
- * do when the commit point passes it (or cannot). Made by fs/, owned by the commit queue from
+ * One operation on its way to being committed: the sealed record, the memory its data lie in, and
+ * what to do when the commit point passes it (or cannot). Made by fs/, owned by the commit queue
+ * from
  * commit_enqueue() until both complete() and release() have been called.
  */
 #include <stdbool.h>
@@ -20,8 +21,8 @@ struct op_ops {
 	/* Exactly once, without locks, from any thread: err 0 (committed), -EIO (timed out below
 	 * min_mirrors, or the log failed). The answer to the request is sent here. */
 	void (*complete)(struct op *op, int err);
-	/* Exactly once, after complete() and when no send needs the memory any more: drops the references to
-	 * data and frees op. */
+	/* Exactly once, after complete() and when no send needs the memory any more: drops the
+	 * references to data and frees op. */
 	void (*release)(struct op *op);
 };
 

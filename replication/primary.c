@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The set of links: life cycle, waiting for mirrors, figures. The work is in link*.c (see link.h). */
+/* The set of links: life cycle, waiting for mirrors, figures. The work is in
+ * link*.c (see link.h). */
 #include "replication/link.h"
 
 #include "common/clock.h"
@@ -38,8 +39,8 @@ static int primary_link_start(struct link *l)
 	return err;
 }
 
-int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt, const struct primary_config *cfg,
-		   struct primary **ret_p)
+int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt,
+		   const struct primary_config *cfg, struct primary **ret_p)
 {
 	struct primary *p;
 	int err = 0;
@@ -109,7 +110,8 @@ void primary_destroy(struct primary *p)
 }
 
 /* Under the lock: how many are live, and the first that refused or, failing that, is not live. */
-static unsigned primary_count_live_locked(struct primary *p, unsigned *ret_refused, struct link **ret_worst)
+static unsigned primary_count_live_locked(struct primary *p, unsigned *ret_refused,
+					  struct link **ret_worst)
 {
 	unsigned live = 0, refused = 0;
 	struct link *worst = NULL;
@@ -182,7 +184,8 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 		.sent_bytes = atomic_load_explicit(&l->sent_bytes, memory_order_relaxed),
 		.sent_records = sent_records,
 		.reconnects = atomic_load_explicit(&l->reconnects, memory_order_relaxed),
-		.from_log_records = atomic_load_explicit(&l->from_log_records, memory_order_relaxed),
+		.from_log_records =
+			atomic_load_explicit(&l->from_log_records, memory_order_relaxed),
 		.resync_done_bytes = atomic_load_explicit(&l->resync_done, memory_order_relaxed),
 		.resync_total_bytes = atomic_load_explicit(&l->resync_total, memory_order_relaxed),
 		.resync_rate_bytes = atomic_load_explicit(&l->resync_rate, memory_order_relaxed),

@@ -2,13 +2,14 @@
 #ifndef KVFS_REPLICATION_PRIMARY_H
 #define KVFS_REPLICATION_PRIMARY_H
 /*
- * The primary's side of replication: one link, with one thread ("kv-link-N"), per configured mirror.
+ * The primary's side of replication: one link, with one thread ("kv-link-N"), per configured
+ * mirror.
  *
  *   DOWN → DIALING → HANDSHAKE → (RESYNC →) CATCHUP → LIVE, and from any of them back to DOWN
  *
- * LIVE: the commit queue's leader posts records to the lanes straight from slab memory. Whatever a link could
- * not take at once (no credits, ring full) its thread reads from the log: catch-up and live sending
- * differ only in where the bytes come from.
+ * LIVE: the commit queue's leader posts records to the lanes straight from slab memory. Whatever a
+ * link could not take at once (no credits, ring full) its thread reads from the log: catch-up and
+ * live sending differ only in where the bytes come from.
  */
 #include "common/metrics.h"
 #include "log/ckpt.h"
@@ -20,7 +21,8 @@
 struct primary;
 struct transport_ops;
 
-enum link_state { LINK_DOWN, LINK_DIALING, LINK_HANDSHAKE, LINK_RESYNC, LINK_CATCHUP, LINK_LIVE, LINK_REFUSED };
+enum link_state { LINK_DOWN, LINK_DIALING, LINK_HANDSHAKE, LINK_RESYNC, LINK_CATCHUP, LINK_LIVE,
+		  LINK_REFUSED };
 
 struct primary_config {
 	uint8_t uuid[16];
@@ -37,7 +39,8 @@ struct primary_config {
 	struct metrics *metrics;     /* NULL: nothing is measured */
 	const struct addr *mirrors;
 	unsigned mirror_count;
-	const struct transport_ops *transport; /* NULL: as the address says; tests: the fault injector */
+	/* NULL: as the address says; tests: the fault injector */
+	const struct transport_ops *transport;
 	/* Makes a fresh checkpoint if the newest is not reached by the log; blocks. For resync. */
 	int (*checkpoint)(void *ctx);
 	/* Durably: nothing is acknowledged without the mirror of that node; or, in false, before
@@ -47,12 +50,14 @@ struct primary_config {
 	void *ctx;
 };
 
-int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt, const struct primary_config *cfg,
-		   struct primary **ret_p);
-void primary_destroy(struct primary *p); /* says goodbye, joins the threads; bounded by a few seconds */
+int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt,
+		   const struct primary_config *cfg, struct primary **ret_p);
+/* says goodbye, joins the threads; bounded by a few seconds */
+void primary_destroy(struct primary *p);
 
-/* Waits until at least n links are live. -ETIMEDOUT; -EKEYREJECTED, -EXDEV (other volume), -ENOTUNIQ (the same node twice), … when a
- * mirror refused, with a sentence in *ret_why (valid until primary_destroy). */
+/* Waits until at least n links are live. -ETIMEDOUT; -EKEYREJECTED, -EXDEV (other volume),
+ * -ENOTUNIQ (the same node twice), … when a mirror refused, with a sentence in *ret_why (valid
+ * until primary_destroy). */
 int primary_wait_live(struct primary *p, unsigned n, uint64_t timeout_ns, const char **ret_why);
 
 struct link_stats {

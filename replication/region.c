@@ -2,9 +2,11 @@
 /*
  * The region pool. A region is in one of five states:
  *
- *   BARE --commit, register--> READY <--put/get--> USED --put, reserve full--> LEAVING --decommit--> BARE
+ *   BARE --commit, register--> READY <--put/get--> USED --put, reserve full--> LEAVING
+ *   --decommit--> BARE
  *
- * and BUSY while the first or last arrow runs without the lock. "kv-region" does both ahead of need;
+ * and BUSY while the first or last arrow runs without the lock. "kv-region" does both ahead of
+ * need;
  * a get that finds nothing READY (or LEAVING, which is as good) goes from BARE itself: a miss.
  *
  * Threads: any. One mutex, held over no system call but the wake-up of the thread.
@@ -29,7 +31,8 @@
  * case) find warm memory. */
 #define REGION_LINGER_NS (3 * NSEC_PER_SEC)
 
-enum region_state { REGION_BARE, REGION_READY, REGION_LEAVING, REGION_USED, REGION_BUSY, REGION_STATES };
+enum region_state { REGION_BARE, REGION_READY, REGION_LEAVING, REGION_USED, REGION_BUSY,
+		    REGION_STATES };
 
 #define REGION_NONE UINT32_MAX
 
@@ -58,7 +61,8 @@ struct region_pool {
 	uint32_t reserve;      /* regions */
 	uint32_t count[REGION_STATES];
 	uint32_t head[REGION_STATES]; /* lists; USED and BUSY have none */
-	bool commit_failed;    /* the machine is out of memory: no more ahead until something changes */
+	/* the machine is out of memory: no more ahead until something changes */
+	bool commit_failed;
 	bool stop;
 	uint64_t linger_until_ns; /* no region leaves before */
 	uint64_t hits, misses;
@@ -89,7 +93,8 @@ static uint32_t pop_locked(struct region_pool *p, enum region_state from, enum r
 	return i;
 }
 
-/* Regions above the reserve that stay ready, so that use that swings about a level costs nothing. */
+/* Regions above the reserve that stay ready, so that use that swings about a
+ * level costs nothing. */
 static uint32_t ready_max(const struct region_pool *p)
 {
 	return p->reserve + (p->reserve + 1) / 2;
@@ -107,7 +112,8 @@ static int registrar_add(struct region_pool *p, uint32_t i, void **ret_handle)
 	if (!r->add_dmabuf)
 		return -EOPNOTSUPP;
 	err = p->be->dmabuf(p->be_ctx, i * REGION_BYTES, &fd, &fd_off);
-	return err ? err : r->add_dmabuf(p->registrar_ctx, fd, fd_off, at, REGION_BYTES, ret_handle);
+	return err ? err
+		   : r->add_dmabuf(p->registrar_ctx, fd, fd_off, at, REGION_BYTES, ret_handle);
 }
 
 static int handle_add(struct region_pool *p, uint32_t i)
@@ -200,8 +206,8 @@ static void busy_end_locked(struct region_pool *p, uint32_t i, enum region_state
 	pthread_cond_broadcast(&p->idle);
 }
 
-/* One step towards the reserve; false when there is nothing to do before *ret_until_ns (0: at all). Drops and
- * retakes the lock. */
+/* One step towards the reserve; false when there is nothing to do before *ret_until_ns (0: at all).
+ * Drops and retakes the lock. */
 static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
 {
 	uint32_t i;
@@ -306,8 +312,9 @@ int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes
 	return region_pool_create_in(be, NULL, arena_bytes, reserve_bytes, ret_pool);
 }
 
-int region_pool_create_in(const struct region_backend_ops *be, const char *where, uint64_t arena_bytes,
-			  uint64_t reserve_bytes, struct region_pool **ret_pool)
+int region_pool_create_in(const struct region_backend_ops *be, const char *where,
+			  uint64_t arena_bytes, uint64_t reserve_bytes,
+			  struct region_pool **ret_pool)
 {
 	uint32_t regions = regions_of(arena_bytes);
 	struct region_pool *p;

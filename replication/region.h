@@ -2,10 +2,11 @@
 #ifndef KVFS_REPLICATION_REGION_H
 #define KVFS_REPLICATION_REGION_H
 /*
- * The region pool: the arena's memory in regions of REGION_BYTES, cut from memfd segments of at most
- * 1 GiB. A background thread ("kv-region") keeps a reserve of regions ahead of need: mapped, faulted in,
- * and registered with the device of a registrar (verbs; none for tcp and shm). The data path takes from
- * the reserve (a hit) or, when it is empty, prepares one itself (a miss; both are counted).
+ * The region pool: the arena's memory in regions of REGION_BYTES, cut from memfd segments of at
+ * most 1 GiB. A background thread ("kv-region") keeps a reserve of regions ahead of need: mapped,
+ * faulted in, and registered with the device of a registrar (verbs; none for tcp and shm). The data
+ * path takes from the reserve (a hit) or, when it is empty, prepares one itself (a miss; both are
+ * counted).
  *
  * Threads: get and put from any thread; each O(1) on a hit.
  */
@@ -27,8 +28,9 @@ struct region {
 /* Memory back-end seam: where segments come from; the real ones are in region_memory.h. */
 struct region_backend_ops {
 	const char *name;
-	/* Reserves address space for arena_bytes, aligned to REGION_BYTES; no memory yet. where: which node or
-	 * device, as the option says it; NULL for a back-end that needs none. -ENODEV, -ENOENT: not there;
+	/* Reserves address space for arena_bytes, aligned to REGION_BYTES; no memory yet. where:
+	 * which node or device, as the option says it; NULL for a back-end that needs none.
+	 * -ENODEV, -ENOENT: not there;
 	 * -EBUSY, -ENOSPC, -ENOMEM, -EPERM, ... */
 	int (*open)(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
 		    uint8_t **ret_base);
@@ -37,8 +39,9 @@ struct region_backend_ops {
 	void (*decommit)(void *be, uint64_t off, uint64_t len);
 	bool (*hugepages)(void *be); /* true when memory lies in huge pages (reserved or not) */
 	void (*close)(void *be);
-	/* The dmabuf that a committed region is, and the offset in it: for memory that a device can't register by
-	 * its address. The descriptor stays the back-end's. NULL: memory is the host's. */
+	/* The dmabuf that a committed region is, and the offset in it: for memory that a device
+	 * can't register by its address. The descriptor stays the back-end's. NULL: memory
+	 * is the host's. */
 	int (*dmabuf)(void *be, uint64_t off, int *ret_fd, uint64_t *ret_fd_off);
 };
 extern const struct region_backend_ops region_memfd_ops;
@@ -53,14 +56,16 @@ struct region_registrar_ops {
 };
 
 /*
- * arena_bytes is rounded up to whole regions. reserve_bytes (mr_cache_size) of regions are kept ahead;
- * may be changed later. -ENOMEM, -EINVAL.
+ * arena_bytes is rounded up to whole regions. reserve_bytes (mr_cache_size) of regions are kept
+ * ahead; may be changed later. -ENOMEM, -EINVAL.
  */
 int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes,
 		       uint64_t reserve_bytes, struct region_pool **ret_pool);
-/* The same in the memory that where names: see region_memory.h. Errors of the back-end's open, too. */
-int region_pool_create_in(const struct region_backend_ops *be, const char *where, uint64_t arena_bytes,
-			  uint64_t reserve_bytes, struct region_pool **ret_pool);
+/* The same in the memory that where names: see region_memory.h. Errors of the
+ * back-end's open, too. */
+int region_pool_create_in(const struct region_backend_ops *be, const char *where,
+			  uint64_t arena_bytes, uint64_t reserve_bytes,
+			  struct region_pool **ret_pool);
 void region_pool_destroy(struct region_pool *p); /* joins the thread; every region was put */
 
 /* -ENOMEM: the arena is used up (or the machine is). A miss blocks while 8 MiB are faulted in. */

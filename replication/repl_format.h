@@ -2,8 +2,9 @@
 #ifndef KVFS_REPLICATION_REPL_FORMAT_H
 #define KVFS_REPLICATION_REPL_FORMAT_H
 /*
- * What primary and mirror say to each other besides records: frames on the control connection and the
- * acknowledgement slots in the primary's window. All integers are big-endian, no implicit padding.
+ * What primary and mirror say to each other besides records: frames on the control connection and
+ * the acknowledgement slots in the primary's window. All integers are big-endian, no implicit
+ * padding.
  *
  *   primary                                 mirror
  *   HELLO      features, volume, nonce  →
@@ -12,11 +13,11 @@
  *                                       ←   WELCOME    where it stands, proof     (or REFUSE)
  *   EPOCHS     history of its log       →
  *   RESYNC_BEGIN, (FILE, DATA …) …, RESYNC_END → ← RESYNC_DONE                    (when needed)
- *   START                               →   then the transport's own exchange on the same connection
+ *   START                               →   then the transport's own exchange, same connection
  *
- * A proof is BLAKE2b keyed with the volume key over a role label and every message so far, the proof's own
- * bytes left out. Neither side says more than nonces and the volume's UUID before the other has
- * proved the key.
+ * A proof is BLAKE2b keyed with the volume key over a role label and every message so far, the
+ * proof's own bytes left out. Neither side says more than nonces and the volume's UUID before the
+ * other has proved the key.
  */
 #include "log/epoch.h"
 
@@ -25,7 +26,8 @@
 
 #define REPL_MAGIC 0x4B564643U     /* "KVFC" */
 #define REPL_VERSION 1
-#define REPL_FEATURE_INCOMPAT 0U   /* bits this build knows; an unknown one of the peer refuses it */
+/* bits this build knows; an unknown one of the peer refuses it */
+#define REPL_FEATURE_INCOMPAT 0U
 #define REPL_FEATURE_COMPAT 0U
 #define REPL_PROOF_BYTES 32
 #define REPL_NONCE_BYTES 32
@@ -174,7 +176,8 @@ struct repl_ack {
 	uint64_t received_lsn;  /* cumulative: in the mirror's memory */
 	uint64_t durable_lsn;   /* in its log */
 	uint64_t applied_lsn;   /* in its store */
-	uint64_t ring_freed;    /* cumulative position in the ring, bytes skipped at its end included */
+	/* cumulative position in the ring, bytes skipped at its end included */
+	uint64_t ring_freed;
 	uint64_t heartbeats;    /* of the primary seen in this session */
 	uint32_t checksum;      /* CRC32C with this field zero */
 	uint32_t zero2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resync, the mirror's half, on kv-mirror: has kept what only it holds, forgets what it has, takes the checkpoint's files into the
- * checkpoint directory, makes them durable, installs them. What is interrupted leaves a volume that says
- * "incomplete", and the next session begins again.
+ * Resync, the mirror's half, on kv-mirror: has kept what only it holds, forgets what it has, takes
+ * the checkpoint's files into the checkpoint directory, makes them durable, installs them. What is
+ * interrupted leaves a volume that says "incomplete", and the next session begins again.
  */
 #include "replication/mirror_internal.h"
 
@@ -123,7 +123,8 @@ static int resync_receive_files(struct resync *r)
 			err = resync_file_data(r, f.len);
 			break;
 		case REPL_RESYNC_END:
-			if (r->file >= 0 || r->files_seen != r->files || r->bytes_seen != r->total_bytes)
+			if (r->file >= 0 || r->files_seen != r->files ||
+			    r->bytes_seen != r->total_bytes)
 				return -EBADMSG;
 			return io_fsync_dir(ckpt_dirfd(r->m->ckpt));
 		default:
@@ -186,7 +187,8 @@ static int resync_run(struct resync *r)
 	int err = resync_keep(r);
 
 	if (err)
-		return mirror_fail(m, err, "resync: the records it would remove cannot be kept: %s", strerror(-err));
+		return mirror_fail(m, err, "resync: the records it would remove cannot be kept: %s",
+				   strerror(-err));
 	err = m->ops->resync_begin(m->ctx);
 	if (err)
 		return mirror_fail(m, err, "resync: cannot begin: %s", strerror(-err));
@@ -201,7 +203,8 @@ static int resync_run(struct resync *r)
 	if (err)
 		return mirror_fail(m, err, "resync: %s", strerror(-err));
 	err = resync_install(r);
-	return err ? mirror_fail(m, err, "resync: cannot install the image: %s", strerror(-err)) : 0;
+	return err ? mirror_fail(m, err, "resync: cannot install the image: %s", strerror(-err))
+		   : 0;
 }
 
 int resync_receive(struct mirror *m, int fd, const void *begin, size_t len)

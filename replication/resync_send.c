@@ -108,7 +108,8 @@ static int resync_file_name(const struct ckpt_info *info, uint64_t i, uint64_t c
 	return ckpt_seg_name(info->first_seg + i, name, REPL_NAME_BYTES);
 }
 
-static int resync_sizes(struct link *l, const struct ckpt_info *info, uint64_t count, uint64_t *ret_total)
+static int resync_sizes(struct link *l, const struct ckpt_info *info, uint64_t count,
+			uint64_t *ret_total)
 {
 	char name[REPL_NAME_BYTES];
 	uint64_t total = 0;
@@ -127,7 +128,8 @@ static int resync_sizes(struct link *l, const struct ckpt_info *info, uint64_t c
 	return 0;
 }
 
-static int resync_send_frame(struct link *l, int fd, enum repl_frame_type type, const void *data, size_t len)
+static int resync_send_frame(struct link *l, int fd, enum repl_frame_type type, const void *data,
+			     size_t len)
 {
 	return control_send(fd, type, data, len, clock_mono_ns() + RESYNC_FRAME_NS,
 			    &l->primary->stopping);

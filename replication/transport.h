@@ -4,19 +4,20 @@
 /*
  * The transport seam: write-with-immediate between two endpoints over lanes.
  *
- * An endpoint exposes one window of memory that its peer may write (the mirror: the ring; the primary: a page
- * for acknowledgements). post() writes bytes into the peer's window and then notifies it with a 32-bit
- * immediate value, both on one lane. Guaranteed, as RDMA RC does: on one lane notices arrive in
- * post order, and when a notice arrives the bytes of its post and of all earlier posts on that lane
- * are visible. NOT guaranteed: any order between lanes; that a post that returned 0 arrived (only
- * the peer's own message says so).
+ * An endpoint exposes one window of memory that its peer may write (the mirror: the ring; the
+ * primary: a page for acknowledgements). post() writes bytes into the peer's window and then
+ * notifies it with a 32-bit immediate value, both on one lane. Guaranteed, as RDMA RC does: on one
+ * lane notices arrive in post order, and when a notice arrives the bytes of its post and of all
+ * earlier posts on that lane are visible. NOT guaranteed: any order between lanes; that a post that
+ * returned 0 arrived (only the peer's own message says so).
  *
- * The control connection (a connected stream socket, already authenticated by the handshake) is used by
- * accept/connect to exchange what the transport needs, and afterwards belongs to the caller again.
+ * The control connection (a connected stream socket, already authenticated by the handshake) is
+ * used by accept/connect to exchange what the transport needs, and afterwards belongs to the caller
+ * again.
  *
- * Threads: post from any thread, one at a time per lane (the caller's lock); poll from one thread; wake from
- * any. Implementations: tcp, shm, verbs; fault (wraps another: delays, reorders across lanes, kills lanes,
- * corrupts, withholds credits).
+ * Threads: post from any thread, one at a time per lane (the caller's lock); poll from one thread;
+ * wake from any. Implementations: tcp, shm, verbs; fault (wraps another: delays, reorders across
+ * lanes, kills lanes, corrupts, withholds credits).
  */
 #include "replication/addr.h"
 #include "replication/region.h"
@@ -77,10 +78,11 @@ struct transport_ops {
 	const char *name;
 	bool in_place;  /* bytes in params.memory are sent from where they lie, after post returned */
 
-	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local sentence.
+	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local
+	 * sentence.
 	 * -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP, -ENOMEM. */
-	int (*accept)(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
-		      const char **ret_why);
+	int (*accept)(int control_fd, const struct transport_params *p,
+		      struct transport_ep **ret_ep, const char **ret_why);
 	int (*connect)(int control_fd, const struct addr *peer, const struct transport_params *p,
 		       struct transport_ep **ret_ep, const char **ret_why);
 

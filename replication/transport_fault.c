@@ -108,7 +108,8 @@ static int hold_locked(struct fault_ep *ep, struct fault_lane *l, const struct t
 	return 0;
 }
 
-/* Hands over what is due on a lane; returns when the next is, UINT64_MAX if nothing waits for time. */
+/* Hands over what is due on a lane; returns when the next is, UINT64_MAX if nothing
+ * waits for time. */
 static uint64_t pump_locked(struct fault_ep *ep, unsigned lane, uint64_t now_ns)
 {
 	struct fault_lane *l = &ep->lane[lane];
@@ -234,7 +235,8 @@ static bool stall_locked(struct fault_ep *ep, uint64_t deadline_ns)
 {
 	while (!ep->woken) {
 		uint64_t now_ns = transport_now_ns();
-		uint64_t until_ns = ep->stall_until_ns < deadline_ns ? ep->stall_until_ns : deadline_ns;
+		uint64_t until_ns = ep->stall_until_ns < deadline_ns ? ep->stall_until_ns :
+								       deadline_ns;
 		struct timespec ts = transport_timespec(until_ns);
 
 		if (now_ns >= ep->stall_until_ns)

@@ -16,8 +16,10 @@
 /* All zero: no faults. Counts run over all lanes, from 1; 0: never. */
 struct transport_fault_plan {
 	uint64_t seed;
-	unsigned delay_permille;   /* of posts: held back, and what follows on their lane with them, */
-	uint64_t delay_max_ns;     /* for a random time up to this: lanes overtake each other */
+	/* of posts: held back, and what follows on their lane with them, for a random time up to
+	 * delay_max_ns: lanes overtake each other */
+	unsigned delay_permille;
+	uint64_t delay_max_ns;
 	unsigned corrupt_permille; /* of posts: one bit of their bytes is flipped */
 	unsigned short_permille;   /* of post calls: credits withheld; a WRITABLE follows */
 	uint64_t kill_lane_at;     /* the n-th post ends its lane, in mid-batch; it is lost */
@@ -26,13 +28,14 @@ struct transport_fault_plan {
 	uint64_t stall_ns;         /* for so long */
 };
 
-/* Takes over inner, whatever its transport; closed with the result. -ENOMEM, -EAGAIN (no thread): inner is
- * untouched. */
+/* Takes over inner, whatever its transport; closed with the result. -ENOMEM, -EAGAIN (no thread):
+ * inner is untouched. */
 int transport_fault_wrap(struct transport_ep *inner, const struct transport_fault_plan *plan,
 			 struct transport_ep **ret_ep);
 
 /* What accept and connect of transport_fault_ops use from now on. Not while one of them runs. */
-void transport_fault_use(const struct transport_ops *inner, const struct transport_fault_plan *plan);
+void transport_fault_use(const struct transport_ops *inner,
+			 const struct transport_fault_plan *plan);
 
 extern const struct transport_ops transport_fault_ops;
 

@@ -24,13 +24,14 @@ struct transport_ep {
 };
 
 /*
- * How long a poll that found nothing spins before it sleeps, at most timeout_ns: poll_us while events come, nothing
- * when the last one is longer ago than TRANSPORT_IDLE_NS. The poller's thread.
+ * How long a poll that found nothing spins before it sleeps, at most timeout_ns: poll_us while
+ * events come, nothing when the last one is longer ago than TRANSPORT_IDLE_NS. The poller's thread.
  */
 #define TRANSPORT_IDLE_NS (2 * NSEC_PER_MSEC)
 uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t now_ns, uint64_t timeout_ns);
 
-/* Between two looks of a spin: lets others run where cores are few (the peer may be one of them). */
+/* Between two looks of a spin: lets others run where cores are few (the peer may be
+ * one of them). */
 void transport_spin_pause(void);
 
 /* The accessors of the ops struct; any thread, never block. */
@@ -100,8 +101,8 @@ static inline uint64_t transport_deadline(uint64_t now_ns, uint64_t timeout_ns)
 	return timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
 }
 
-/* Socket transfers for set-up: whole, until clock_mono_ns() reaches deadline_ns, whatever the socket's own
- * blocking mode. -ETIMEDOUT, -ECONNRESET (also: the peer closed). */
+/* Socket transfers for set-up: whole, until clock_mono_ns() reaches deadline_ns, whatever the
+ * socket's own blocking mode. -ETIMEDOUT, -ECONNRESET (also: the peer closed). */
 int setup_wait(int fd, short events, uint64_t deadline_ns);
 int setup_send(int fd, const void *data, size_t len, uint64_t deadline_ns);
 int setup_recv(int fd, void *data, size_t len, uint64_t deadline_ns);

@@ -35,7 +35,8 @@ static void scan(struct shm_ep *ep, struct transport_sink *s)
 	}
 }
 
-/* Nothing is ever sent on the life line: readable means hung up, or a peer that breaks the rules. */
+/* Nothing is ever sent on the life line: readable means hung up, or a peer that
+ * breaks the rules. */
 static void check_life(struct shm_ep *ep, uint64_t now_ns)
 {
 	struct pollfd p = { .fd = ep->life_fd, .events = POLLIN };

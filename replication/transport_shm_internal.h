@@ -15,7 +15,8 @@ struct shm_lane {
 	_Atomic uint32_t tx_head;    /* the poster writes; the poll thread looks for WRITABLE */
 	uint32_t tx_tail;            /* peer's tail as last seen */
 	_Atomic uint32_t tx_dead;    /* any thread: no more posts (hint_write, hint_read) */
-	_Atomic uint32_t want;       /* WANT_*: a post came back short (sleep_announce, sleep_take) */
+	/* WANT_*: a post came back short (sleep_announce, sleep_take) */
+	_Atomic uint32_t want;
 	uint32_t rx_tail;
 	bool down, down_reported;
 	int down_err;
@@ -40,8 +41,10 @@ struct shm_ep {
 };
 
 /* transport_shm_lane.c */
-int shm_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts, unsigned n);
-/* Takes what came and says what else there is to say of the lane; false: the sink had no room for it all. */
+int shm_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts,
+	     unsigned n);
+/* Takes what came and says what else there is to say of the lane; false: the sink had no room
+ * for it all. */
 bool shm_lane_scan(struct shm_lane *l, struct transport_sink *s);
 /* Ends the lane for both ends. Any thread. */
 void shm_lane_kill(struct shm_lane *l);

@@ -77,7 +77,8 @@ static void put(struct shm_lane *l, const struct transport_post *p, uint32_t ind
 	atomic_store_explicit(&e->len_imm, len << 32 | p->imm, memory_order_relaxed);
 }
 
-int shm_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts, unsigned n)
+int shm_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts,
+	     unsigned n)
 {
 	struct shm_ep *ep = (struct shm_ep *)base;
 	struct shm_lane *l;

@@ -61,8 +61,8 @@ static inline uint64_t shm_inbox_bytes(unsigned lanes, uint64_t window_bytes)
 	return shm_window_off(lanes) + window_bytes;
 }
 
-/* Set-up, on the control socket. Primary: hello; mirror: hello with inbox and life line; primary: hello with
- * inbox; mirror: hello. lanes 0: given up. */
+/* Set-up, on the control socket. Primary: hello; mirror: hello with inbox and life line; primary:
+ * hello with inbox; mirror: hello. lanes 0: given up. */
 struct shm_hello {
 	uint32_t magic;
 	uint32_t version;

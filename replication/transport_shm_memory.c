@@ -100,7 +100,8 @@ int shm_hello_send(int sock, const struct shm_hello *h, const int *fds, unsigned
 	return setup_send(sock, (const uint8_t *)h + r, sizeof(*h) - (size_t)r, deadline_ns);
 }
 
-/* Moves the descriptors of a message to fds; returns how many there were, closing those beyond max. */
+/* Moves the descriptors of a message to fds; returns how many there were, closing
+ * those beyond max. */
 static unsigned take_fds(struct msghdr *msg, int *fds, unsigned max)
 {
 	unsigned count = 0;

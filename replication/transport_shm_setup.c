@@ -94,7 +94,8 @@ static int give_up(int control_fd, struct shm_ep *ep, int err, uint64_t deadline
 	return err;
 }
 
-static int send_inbox_and_life(int control_fd, struct shm_ep *ep, int inbox_fd, uint64_t deadline_ns)
+static int send_inbox_and_life(int control_fd, struct shm_ep *ep, int inbox_fd,
+			       uint64_t deadline_ns)
 {
 	struct shm_hello h = hello_of(ep->base.lanes, ep->base.window_bytes);
 	int r, life[2], fds[2];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The primary's side of a tcp transport's set-up: dials the lanes. Blocks, until params.deadline_ns. */
+/* The primary's side of a tcp transport's set-up: dials the lanes.
+ * Blocks, until params.deadline_ns. */
 #include "common/byteorder.h"
 #include "replication/transport_tcp_internal.h"
 

@@ -14,22 +14,28 @@
 #include <sys/socket.h>
 
 #define TCP_RX_BYTES (32U << 10)
-/* What a lane may owe its socket before posts come back short; one post larger than this goes alone. */
+/* What a lane may owe its socket before posts come back short; one post larger than
+ * this goes alone. */
 #define TCP_OUT_BYTES (4U << 20)
 #define TCP_CREDIT_BATCH (TRANSPORT_CREDITS / 2)
 
 struct tcp_lane {
 	struct tcp_ep *ep;
-	int fd;                      /* closed with the endpoint only, so a post never meets a reused one */
+	/* closed with the endpoint only, so a post never meets a reused one */
+	int fd;
 	unsigned index;
 
 	pthread_mutex_t tx_lock;
-	_Atomic uint32_t tx_posted;  /* tx_lock writes: notices sent or queued; the poll thread checks credits by it */
-	uint8_t *out;                /* tx_lock: bytes [out_start, out_end) the socket has not taken */
+	/* tx_lock writes: notices sent or queued; the poll thread checks credits by it */
+	_Atomic uint32_t tx_posted;
+	/* tx_lock: bytes [out_start, out_end) the socket has not taken */
+	uint8_t *out;
 	size_t out_start, out_end, out_cap;
 	bool tx_dead;                /* tx_lock */
-	_Atomic uint32_t tx_consumed; /* by the peer; poll thread writes (credit_return, credit_observe) */
-	_Atomic uint32_t want;       /* WANT_*: a post came back short (sleep_announce, sleep_take) */
+	/* by the peer; poll thread writes (credit_return, credit_observe) */
+	_Atomic uint32_t tx_consumed;
+	/* WANT_*: a post came back short (sleep_announce, sleep_take) */
+	_Atomic uint32_t want;
 
 	_Atomic uint32_t rx_consumed; /* poll thread writes, senders read: a hint is enough */
 	_Atomic uint32_t rx_reported; /* tx_lock writes: rx_consumed as last sent */
@@ -50,7 +56,8 @@ enum { WANT_CREDIT = 1, WANT_CONTROL_CREDIT = 2, WANT_ROOM = 4 };
 struct tcp_ep {
 	struct transport_ep base;
 	int epoll_fd, event_fd;
-	_Atomic uint32_t sleeping;   /* poll is, or is about to be, in epoll_wait (sleep_announce) */
+	/* poll is, or is about to be, in epoll_wait (sleep_announce) */
+	_Atomic uint32_t sleeping;
 	_Atomic uint32_t woken;      /* wake() was called */
 	_Atomic uint32_t attention;  /* some lane has want, backlog or down to look at */
 	unsigned hot;                /* lane that was active last */
@@ -61,7 +68,8 @@ struct tcp_ep {
 };
 
 /* transport_tcp_tx.c */
-int tcp_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts, unsigned n);
+int tcp_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts,
+	     unsigned n);
 /* Sends what is queued, as far as the socket takes it. */
 void tcp_tx_flush(struct tcp_lane *l);
 /* Reports rx_consumed to the peer if half the credits are owed. */

@@ -87,7 +87,8 @@ static int parse(struct tcp_lane *l, struct transport_sink *s)
 	}
 }
 
-/* One read. Bytes, -EAGAIN, or another -errno. *ret_drained: the socket held less than was asked for. */
+/* One read. Bytes, -EAGAIN, or another -errno. *ret_drained: the socket held less than
+ * was asked for. */
 static ssize_t read_some(struct tcp_lane *l, bool *ret_drained)
 {
 	uint32_t left = l->rx_end - l->rx_start;

@@ -136,7 +136,8 @@ static void frame_fill_locked(struct tcp_lane *l, struct tcp_frame *f, enum tcp_
 }
 
 /* Puts as many posts as fit into one sendmsg (at least one) and sends them; returns how many. */
-static unsigned post_chunk_locked(struct tcp_lane *l, const struct transport_post *posts, unsigned n)
+static unsigned post_chunk_locked(struct tcp_lane *l, const struct transport_post *posts,
+				  unsigned n)
 {
 	struct chunk c;
 	size_t bytes = 0;
@@ -204,7 +205,8 @@ static unsigned allowed_locked(struct tcp_lane *l, const struct transport_post *
 	return transport_credits_allow(posts, room, posted, credit_observe(&l->tx_consumed));
 }
 
-int tcp_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts, unsigned n)
+int tcp_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts,
+	     unsigned n)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
 	struct tcp_lane *l;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Benchmark of the transports, not run by make check: round trip of a 1 KiB write-with-immediate to its
- * acknowledgement between two processes, spinning and sleeping, beside what the machine itself can
- * do (raw socket ping-pong, two spinning processes), and the rate of 4 KiB messages in lists of 32.
+ * Benchmark of the transports, not run by make check: round trip of a 1 KiB write-with-immediate to
+ * its acknowledgement between two processes, spinning and sleeping, beside what the machine itself
+ * can do (raw socket ping-pong, two spinning processes), and the rate of 4 KiB messages in lists of
+ * 32.
  *
  *   bench_transport [SECONDS-PER-FIGURE]
  */
@@ -104,7 +105,8 @@ static double round_trip_us(const struct bench *b)
 	for (start_ns = 0; n < 200 || clock_mono_ns() - start_ns < run_ns; n++) {
 		if (n == 100)
 			start_ns = clock_mono_ns();
-		pair_post(&p, p.primary, 0, record, RECORD, (n % 64) * RECORD, (uint32_t)n & 0xFFFF);
+		pair_post(&p, p.primary, 0, record, RECORD, (n % 64) * RECORD,
+			  (uint32_t)n & 0xFFFF);
 		while (b->ops->poll(p.primary, &ev, 1, NSEC_PER_SEC) == 0)
 			;
 	}
@@ -137,8 +139,11 @@ static double list_rate(const struct bench *b)
 		}
 		for (unsigned i = at; i < LIST; i++) {
 			iov[i] = (struct iovec){ .iov_base = record + i * BIG, .iov_len = BIG };
-			posts[i] = (struct transport_post){ .iov = &iov[i], .iovcnt = 1, .imm = i,
-							    .remote_off = (lists % 64 * LIST + i) * BIG };
+			posts[i] = (struct transport_post){ .iov = &iov[i],
+							    .iovcnt = 1,
+							    .imm = i,
+							    .remote_off =
+								    (lists % 64 * LIST + i) * BIG };
 		}
 		at += (unsigned)b->ops->post(p.primary, 0, posts + at, LIST - at);
 		if (at == LIST) {

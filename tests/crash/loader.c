@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loader run DIR JOURNAL SECONDS THREADS [CHANGES PID...]   changes keys until the time is up or the filesystem dies;
- *                                          after CHANGES changes kills the PIDs with -9 while the others go on
+ * loader run DIR JOURNAL SECONDS THREADS [CHANGES PID...]
+ *                                          changes keys until the time is up or the filesystem
+ *                                          dies; after CHANGES changes kills the PIDs with -9 while
+ *                                          the others go on
  * loader settle DIR JOURNAL                makes of each change that was begun an acknowledged one
- * loader verify DIR JOURNAL                checks DIR against the journal; prints what is wrong, exits 1; 2 when the
- *                                          journal is empty: nothing would be checked
+ * loader verify DIR JOURNAL                checks DIR against the journal; prints what is wrong,
+ *                                          exits 1; 2 when the journal is empty: nothing would be
+ *                                          checked
  *
  * run exits 1 when nothing was changed, or a thread met an error before anybody was to be killed.
  *
@@ -237,7 +240,8 @@ static int run(int dirfd, struct journal *j, unsigned seconds, unsigned threads)
 		ops += workers[i].ops;
 		early |= workers[i].early;
 		if (workers[i].err)
-			printf("thread %u ended%s: %s\n", i, workers[i].early ? " before the kill" : "",
+			printf("thread %u ended%s: %s\n", i,
+			       workers[i].early ? " before the kill" : "",
 			       strerror(workers[i].err));
 	}
 	if (victim.after) {
@@ -285,8 +289,9 @@ static bool verify_key(int dirfd, struct journal *j, unsigned t, unsigned k)
 		if ((size_t)len <= want_len && memcmp(got, want, (size_t)len) == 0)
 			return true;
 	}
-	printf("%s: acknowledged version %" PRIu64 ", begun %" PRIu64 ": found %zd bytes that are neither\n", name,
-	       e->acked, e->begun, len);
+	printf("%s: acknowledged version %" PRIu64 ", begun %" PRIu64
+	       ": found %zd bytes that are neither\n",
+	       name, e->acked, e->begun, len);
 	return false;
 }
 
@@ -312,8 +317,8 @@ static bool verify_lines(int dirfd, struct journal *j, unsigned t)
 		fclose(f);
 	if (n >= e->acked && n <= e->begun && got[0] == '\0')
 		return true;
-	printf("%s: %" PRIu64 " good lines, %" PRIu64 " acknowledged, %" PRIu64 " begun\n", name, n, e->acked,
-	       e->begun);
+	printf("%s: %" PRIu64 " good lines, %" PRIu64 " acknowledged, %" PRIu64 " begun\n", name, n,
+	       e->acked, e->begun);
 	return false;
 }
 
@@ -362,7 +367,8 @@ static int settle(int dirfd, struct journal *j)
 				continue;
 			snprintf(name, sizeof(name), "t%u-k%u", t, k);
 			unlinkat(dirfd, name, 0);
-			if (version_how(e->begun) != HOW_DELETE && write_file(dirfd, name, O_EXCL, value, len))
+			if (version_how(e->begun) != HOW_DELETE &&
+			    write_file(dirfd, name, O_EXCL, value, len))
 				return 1;
 			e->acked = e->begun;
 		}
@@ -388,8 +394,10 @@ int main(int argc, char **argv)
 	int dirfd;
 
 	if (argc < 4) {
-		fprintf(stderr, "usage: loader run DIR JOURNAL SECONDS THREADS [CHANGES PID...] | verify DIR JOURNAL"
-				" | settle DIR JOURNAL\n");
+		fprintf(stderr,
+			"usage: loader run DIR JOURNAL SECONDS THREADS [CHANGES PID...] | verify "
+			"DIR JOURNAL"
+			" | settle DIR JOURNAL\n");
 		return 2;
 	}
 	dirfd = open(argv[2], O_RDONLY | O_DIRECTORY);

@@ -23,7 +23,8 @@ static void must(bool holds)
 static void checksum_fix(uint8_t *slot)
 {
 	put_be32(slot + offsetof(struct repl_ack, checksum), 0);
-	put_be32(slot + offsetof(struct repl_ack, checksum), crc32c(0, slot, sizeof(struct repl_ack)));
+	put_be32(slot + offsetof(struct repl_ack, checksum),
+		 crc32c(0, slot, sizeof(struct repl_ack)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -41,7 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
 		if (!ack_scan(window, starts[i], &a))
 			continue;
-		must(a.sequence != 0 && a.durable_lsn <= a.received_lsn && a.applied_lsn <= a.durable_lsn);
+		must(a.sequence != 0 && a.durable_lsn <= a.received_lsn &&
+		     a.applied_lsn <= a.durable_lsn);
 		must(starts[i] > UINT64_MAX - 64 || a.sequence > starts[i]);
 	}
 	if (ack_decode(window, size - 1 < sizeof(window) ? size - 1 : sizeof(window), &a) == 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target for the checkpoint decoders. The first byte chooses the decoder and whether the checksum
- * is put right first, which random bytes would never be. What decodes must keep the decoders' promises.
- * Corpus: tests/fuzz/corpus/ckpt.
+ * Fuzz target for the checkpoint decoders. The first byte chooses the decoder and whether the
+ * checksum is put right first, which random bytes would never be. What decodes must keep the
+ * decoders' promises. Corpus: tests/fuzz/corpus/ckpt.
  */
 #include "common/byteorder.h"
 #include "log/ckpt_codec.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target for the decoder of checkpoint items: the first byte is the type. What decodes must stay within
- * its bounds and encode to the same bytes again. Corpus: tests/fuzz/corpus/image.
+ * Fuzz target for the decoder of checkpoint items: the first byte is the type. What decodes must
+ * stay within its bounds and encode to the same bytes again. Corpus: tests/fuzz/corpus/image.
  */
 #include "fs/image_item.h"
 

@@ -47,7 +47,8 @@ static void walk(const uint8_t *data, size_t size)
 static size_t guess_data(const uint8_t *p, size_t bytes)
 {
 	size_t body = RECORD_HEADER_BYTES + sizeof(struct record_common), data = 0;
-	unsigned opcode = get_be16(p + RECORD_HEADER_BYTES + offsetof(struct record_common, opcode));
+	unsigned opcode =
+		get_be16(p + RECORD_HEADER_BYTES + offsetof(struct record_common, opcode));
 
 	if (opcode == RECORD_WRITE && bytes >= body + sizeof(struct record_write))
 		data = get_be32(p + body + offsetof(struct record_write, length));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: the superblock decoder. What it accepts must encode back to something it accepts with
- * the same meaning. Each input is tried as it is and with its checksum put right, else few pass.
+ * Fuzz target: the superblock decoder. What it accepts must encode back to something it accepts
+ * with the same meaning. Each input is tried as it is and with its checksum put right, else few
+ * pass.
  */
 #include "common/byteorder.h"
 #include "common/crc32c.h"

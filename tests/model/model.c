@@ -2,9 +2,9 @@
 /*
  * model --a DIR --b DIR [--ops N] [--seed N] [--xattr] [--times-every N]
  *       [--crash-every N --crash-command CMD]
- * Runs N random operations on two empty directories and compares them after each; every 5000, and after each
- * crash command (which kills and remounts what is under a), the whole trees. The seed is printed,
- * and the same seed runs the same operations.
+ * Runs N random operations on two empty directories and compares them after each; every 5000, and
+ * after each crash command (which kills and remounts what is under a), the whole trees. The seed is
+ * printed, and the same seed runs the same operations.
  */
 #include "tests/model/model.h"
 
@@ -37,10 +37,12 @@ void model_fail(struct model *m, const char *fmt, ...)
 	va_list ap;
 
 	fflush(stdout);
-	for (uint64_t step = m->step > MODEL_HISTORY ? m->step - MODEL_HISTORY + 1 : 0; step < m->step; step++)
-		fprintf(stderr, "model: step %llu: %s\n", (unsigned long long)step, m->history[step % MODEL_HISTORY]);
-	fprintf(stderr, "model: seed %llu step %llu: %s: ", (unsigned long long)m->seed, (unsigned long long)m->step,
-		m->what);
+	for (uint64_t step = m->step > MODEL_HISTORY ? m->step - MODEL_HISTORY + 1 : 0;
+	     step < m->step; step++)
+		fprintf(stderr, "model: step %llu: %s\n", (unsigned long long)step,
+			m->history[step % MODEL_HISTORY]);
+	fprintf(stderr, "model: seed %llu step %llu: %s: ", (unsigned long long)m->seed,
+		(unsigned long long)m->step, m->what);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
@@ -59,7 +61,8 @@ static void model_open_roots(struct model *m)
 	}
 }
 
-/* What the crash command starts must hold nothing of ours: a fifo would keep its reader on one side. */
+/* What the crash command starts must hold nothing of ours: a fifo would keep its reader
+ * on one side. */
 static void model_keep_to_ourselves(struct model *m)
 {
 	for (int side = 0; side < SIDES; side++) {
@@ -99,10 +102,14 @@ static uint64_t model_number(const char *text)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "a", required_argument, NULL, 'a' },		 { "b", required_argument, NULL, 'b' },
-		{ "ops", required_argument, NULL, 'n' },	 { "seed", required_argument, NULL, 's' },
-		{ "crash-every", required_argument, NULL, 'c' }, { "crash-command", required_argument, NULL, 'C' },
-		{ "xattr", no_argument, NULL, 'x' },		 { "times-every", required_argument, NULL, 't' },
+		{ "a", required_argument, NULL, 'a' },
+		{ "b", required_argument, NULL, 'b' },
+		{ "ops", required_argument, NULL, 'n' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "crash-every", required_argument, NULL, 'c' },
+		{ "crash-command", required_argument, NULL, 'C' },
+		{ "xattr", no_argument, NULL, 'x' },
+		{ "times-every", required_argument, NULL, 't' },
 		{ NULL, 0, NULL, 0 },
 	};
 	static struct model m;
@@ -126,8 +133,10 @@ int main(int argc, char **argv)
 		}
 	}
 	if (!m.dir[SIDE_A] || !m.dir[SIDE_B] || optind != argc || (crash_every && !crash_command)) {
-		fprintf(stderr, "usage: model --a DIR --b DIR [--ops N] [--seed N] [--xattr] [--times-every N]"
-				" [--crash-every N --crash-command CMD]\n");
+		fprintf(stderr,
+			"usage: model --a DIR --b DIR [--ops N] [--seed N] [--xattr] "
+			"[--times-every N]"
+			" [--crash-every N --crash-command CMD]\n");
 		return 2;
 	}
 	m.random = m.seed * 0x9E3779B97F4A7C15ULL + 1;
@@ -136,7 +145,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	memset(m.fds, -1, sizeof(m.fds));
 	model_open_roots(&m);
-	printf("model: seed %llu, %llu operations\n", (unsigned long long)m.seed, (unsigned long long)ops);
+	printf("model: seed %llu, %llu operations\n", (unsigned long long)m.seed,
+	       (unsigned long long)ops);
 	while (m.step < ops) {
 		model_step(&m);
 		if (m.step % 5000 == 0)

@@ -37,7 +37,8 @@ uint64_t model_random(struct model *m);
 uint64_t model_below(struct model *m, uint64_t n); /* 0 .. n - 1 */
 
 /* Prints what differs with seed, step and operation, and exits with 1. */
-void model_fail(struct model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3), noreturn));
+void model_fail(struct model *m, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3), noreturn));
 
 /* One random operation on both sides, results compared. */
 void model_step(struct model *m);
@@ -45,7 +46,8 @@ void model_close_all(struct model *m);
 
 /* What operations are made of. */
 void model_path(struct model *m, char out[1024]); /* of up to three components */
-void model_say(struct model *m, const char *op, const char *p, const char *q, long long x, long long y);
+void model_say(struct model *m, const char *op, const char *p, const char *q, long long x,
+	       long long y);
 void model_fill(struct model *m, size_t len); /* both buffers, the same */
 size_t model_len(struct model *m);
 off_t model_off(struct model *m);
@@ -62,9 +64,9 @@ void model_op_statfs(struct model *m);
 void model_op_fifo(struct model *m);
 
 /*
- * model_times.c: around one operation of times_every, whether mtime and ctime of each object moved (the same on both
- * sides). The operation sets times_differ where an ordinary filesystem is no model, and times_piped
- * where only its FIFOs are none.
+ * model_times.c: around one operation of times_every, whether mtime and ctime of each object moved
+ * (the same on both sides). The operation sets times_differ where an ordinary filesystem is no
+ * model, and times_piped where only its FIFOs are none.
  */
 void model_times_begin(struct model *m);
 void model_times_end(struct model *m);
@@ -75,19 +77,19 @@ void model_compare_path(struct model *m, const char *path);
 void model_compare_tree(struct model *m);
 
 /* Runs call for both sides (side is its variable) and compares value and errno. */
-#define BOTH(m, ret, call)                                                                                   \
-	do {                                                                                                 \
-		long long got_[SIDES];                                                                       \
-		int errno_[SIDES];                                                                           \
-		for (int side = 0; side < SIDES; side++) {                                                   \
-			errno = 0;                                                                           \
-			got_[side] = (long long)(call);                                                      \
-			errno_[side] = got_[side] < 0 ? errno : 0;                                           \
-		}                                                                                            \
-		if (got_[0] != got_[1] || errno_[0] != errno_[1])                                            \
-			model_fail((m), "result %lld (%s) on a, %lld (%s) on b", got_[0],                    \
-				   strerror(errno_[0]), got_[1], strerror(errno_[1]));                       \
-		(ret) = got_[0];                                                                             \
+#define BOTH(m, ret, call)                                                                         \
+	do {                                                                                       \
+		long long got_[SIDES];                                                             \
+		int errno_[SIDES];                                                                 \
+		for (int side = 0; side < SIDES; side++) {                                         \
+			errno = 0;                                                                 \
+			got_[side] = (long long)(call);                                            \
+			errno_[side] = got_[side] < 0 ? errno : 0;                                 \
+		}                                                                                  \
+		if (got_[0] != got_[1] || errno_[0] != errno_[1])                                  \
+			model_fail((m), "result %lld (%s) on a, %lld (%s) on b", got_[0],          \
+				   strerror(errno_[0]), got_[1], strerror(errno_[1]));             \
+		(ret) = got_[0];                                                                   \
 	} while (0)
 
 #endif

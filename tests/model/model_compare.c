@@ -14,20 +14,22 @@
 static void compare_content(struct model *m, const char *path, const struct stat *st)
 {
 	if (st->st_size > MODEL_FILE_MAX)
-		model_fail(m, "%s: size %lld is larger than any operation makes", path, (long long)st->st_size);
+		model_fail(m, "%s: size %lld is larger than any operation makes", path,
+			   (long long)st->st_size);
 	for (int side = 0; side < SIDES; side++) {
 		int fd = openat(m->root[side], path, O_RDONLY | O_NOFOLLOW);
 		ssize_t n = fd < 0 ? -1 : pread(fd, m->buf[side], MODEL_FILE_MAX + 1, 0);
 
 		if (n != st->st_size)
-			model_fail(m, "%s: side %c reads %zd bytes of %lld: %s", path, 'a' + side, n,
-				   (long long)st->st_size, n < 0 ? strerror(errno) : "short");
+			model_fail(m, "%s: side %c reads %zd bytes of %lld: %s", path, 'a' + side,
+				   n, (long long)st->st_size, n < 0 ? strerror(errno) : "short");
 		close(fd);
 	}
 	for (off_t i = 0; i < st->st_size; i++)
 		if (m->buf[SIDE_A][i] != m->buf[SIDE_B][i])
-			model_fail(m, "%s: byte %lld of %lld is %02x on a, %02x on b", path, (long long)i,
-				   (long long)st->st_size, m->buf[SIDE_A][i], m->buf[SIDE_B][i]);
+			model_fail(m, "%s: byte %lld of %lld is %02x on a, %02x on b", path,
+				   (long long)i, (long long)st->st_size, m->buf[SIDE_A][i],
+				   m->buf[SIDE_B][i]);
 }
 
 static void compare_target(struct model *m, const char *path)
@@ -79,7 +81,8 @@ static void compare_xattrs(struct model *m, const char *path)
 		model_fail(m, "%s: xattrs differ: a has %s, b has %s", path, text[0], text[1]);
 }
 
-static void compare_stat(struct model *m, const char *path, const struct stat *a, const struct stat *b)
+static void compare_stat(struct model *m, const char *path, const struct stat *a,
+			 const struct stat *b)
 {
 	if (a->st_mode != b->st_mode)
 		model_fail(m, "%s: mode %o on a, %o on b", path, a->st_mode, b->st_mode);
@@ -87,8 +90,8 @@ static void compare_stat(struct model *m, const char *path, const struct stat *a
 		model_fail(m, "%s: nlink %lu on a, %lu on b", path, (unsigned long)a->st_nlink,
 			   (unsigned long)b->st_nlink);
 	if (a->st_uid != b->st_uid || a->st_gid != b->st_gid)
-		model_fail(m, "%s: owner %u:%u on a, %u:%u on b", path, a->st_uid, a->st_gid, b->st_uid,
-			   b->st_gid);
+		model_fail(m, "%s: owner %u:%u on a, %u:%u on b", path, a->st_uid, a->st_gid,
+			   b->st_uid, b->st_gid);
 	if (!S_ISDIR(a->st_mode) && a->st_size != b->st_size)
 		model_fail(m, "%s: size %lld on a, %lld on b", path, (long long)a->st_size,
 			   (long long)b->st_size);
@@ -102,9 +105,11 @@ void model_compare_path(struct model *m, const char *path)
 	int err[SIDES];
 
 	for (int side = 0; side < SIDES; side++)
-		err[side] = fstatat(m->root[side], path, &st[side], AT_SYMLINK_NOFOLLOW) ? errno : 0;
+		err[side] = fstatat(m->root[side], path, &st[side], AT_SYMLINK_NOFOLLOW) ? errno :
+											   0;
 	if (err[0] != err[1])
-		model_fail(m, "%s: lstat says %s on a, %s on b", path, strerror(err[0]), strerror(err[1]));
+		model_fail(m, "%s: lstat says %s on a, %s on b", path, strerror(err[0]),
+			   strerror(err[1]));
 	if (err[0])
 		return;
 	compare_stat(m, path, &st[0], &st[1]);
@@ -151,12 +156,13 @@ static void compare_dir(struct model *m, const char *path)
 		struct stat st;
 
 		if (i >= count[0] || i >= count[1] || strcmp(names[0][i], names[1][i]) != 0)
-			model_fail(m, "%s: listings differ at entry %zu of %zu and %zu: %s and %s", path, i,
-				   count[0], count[1], i < count[0] ? names[0][i] : "-",
+			model_fail(m, "%s: listings differ at entry %zu of %zu and %zu: %s and %s",
+				   path, i, count[0], count[1], i < count[0] ? names[0][i] : "-",
 				   i < count[1] ? names[1][i] : "-");
 		snprintf(child, sizeof(child), "%s/%s", path, names[0][i]);
 		model_compare_path(m, child);
-		if (fstatat(m->root[0], child, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+		if (fstatat(m->root[0], child, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    S_ISDIR(st.st_mode))
 			compare_dir(m, child);
 	}
 	for (int side = 0; side < SIDES; side++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More of the model's operations: those of several steps, and those where only what is plausible can be compared. */
+/* More of the model's operations: those of several steps, and those where only what is plausible
+ * can be compared. */
 #include "tests/model/model.h"
 
 #include <dirent.h>
@@ -24,14 +25,18 @@ void model_op_append(struct model *m)
 		for (int side = 0; side < SIDES; side++)
 			fds[side][i] = -1;
 	for (int i = 0; i < APPEND_FDS && r == 0; i++)
-		BOTH(m, r, (fds[side][i] = openat(m->root[side], path,
-						  O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0600)) >= 0 ? 0 : -1);
+		BOTH(m, r,
+		     (fds[side][i] = openat(m->root[side], path,
+					    O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOFOLLOW,
+					    0600)) >= 0 ?
+			     0 : -1);
 	for (int n = 0; n < 6 && r >= 0; n++) {
 		unsigned i = (unsigned)model_below(m, APPEND_FDS);
 		size_t len = 1 + model_below(m, 3000);
 		struct stat st;
 
-		if (fstat(fds[0][i], &st) != 0 || !S_ISREG(st.st_mode) || st.st_size + (off_t)len > MODEL_FILE_MAX)
+		if (fstat(fds[0][i], &st) != 0 || !S_ISREG(st.st_mode) ||
+		    st.st_size + (off_t)len > MODEL_FILE_MAX)
 			break;
 		model_fill(m, len);
 		if (n == 3)
@@ -73,15 +78,16 @@ void model_op_seek(struct model *m)
 	hole = lseek(fd, off, SEEK_HOLE);
 	lseek(fd, was, SEEK_SET);
 	if (hole < off || hole > st.st_size || (data >= 0 && (data < off || data >= st.st_size)))
-		model_fail(m, "from %lld of %lld bytes, data at %lld, a hole at %lld", (long long)off, (long long)st.st_size,
-			   (long long)data, (long long)hole);
+		model_fail(m, "from %lld of %lld bytes, data at %lld, a hole at %lld",
+			   (long long)off, (long long)st.st_size, (long long)data, (long long)hole);
 	if (data != off && hole != off)
 		model_fail(m, "%lld is neither data nor a hole", (long long)off);
 	end = data < 0 ? st.st_size : data;
 	if (hole > off || (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY)
 		return;
 	if (pread(fd, m->buf[SIDE_A], (size_t)(end - off), off) != end - off)
-		model_fail(m, "the hole [%lld, %lld) cannot be read: %s", (long long)off, (long long)end, strerror(errno));
+		model_fail(m, "the hole [%lld, %lld) cannot be read: %s", (long long)off,
+			   (long long)end, strerror(errno));
 	for (off_t at = 0; at < end - off; at++)
 		if (m->buf[SIDE_A][at])
 			model_fail(m, "a hole with a byte at %lld", (long long)(off + at));
@@ -94,7 +100,8 @@ static void unlinked_check(struct model *m, unsigned i)
 	for (int side = 0; side < SIDES; side++)
 		n[side] = pread(m->fds[side][i], m->buf[side], MODEL_FILE_MAX, 0);
 	if (n[0] != n[1] || n[0] < 0 || memcmp(m->buf[0], m->buf[1], (size_t)n[0]) != 0)
-		model_fail(m, "an unlinked file reads %zd bytes on a, %zd on b, or others", n[0], n[1]);
+		model_fail(m, "an unlinked file reads %zd bytes on a, %zd on b, or others", n[0],
+			   n[1]);
 }
 
 /* A file without a name goes on until its last descriptor goes, which may be long after. */
@@ -114,7 +121,10 @@ void model_op_unlinked(struct model *m)
 	}
 	model_path(m, path);
 	model_say(m, "unlink while open", path, NULL, (long long)len, i);
-	BOTH(m, r, (m->fds[side][i] = openat(m->root[side], path, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0644)) >= 0 ? 0 : -1);
+	BOTH(m, r,
+	     (m->fds[side][i] = openat(m->root[side], path,
+				       O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0644)) >= 0 ?
+		     0 : -1);
 	if (r != 0 || fstat(m->fds[0][i], &st) != 0 || !S_ISREG(st.st_mode))
 		return;
 	BOTH(m, r, unlinkat(m->root[side], path, 0));
@@ -157,7 +167,8 @@ static unsigned listing_times(const struct listing *l, const char *name)
 	return n;
 }
 
-/* A listing that is under way while names come and go: those that stay are in it once, the others at most once. */
+/* A listing that is under way while names come and go: those that stay are in it once, the others
+ * at most once. */
 void model_op_list(struct model *m)
 {
 	static struct listing before, seen;
@@ -198,10 +209,12 @@ void model_op_list(struct model *m)
 	closedir(d);
 	for (unsigned i = 0; i < before.count; i++)
 		if (listing_times(&seen, before.names[i]) != 1)
-			model_fail(m, "%s was listed %u times", before.names[i], listing_times(&seen, before.names[i]));
+			model_fail(m, "%s was listed %u times", before.names[i],
+				   listing_times(&seen, before.names[i]));
 	for (unsigned i = 0; i < seen.count; i++)
 		if (listing_times(&seen, seen.names[i]) != 1)
-			model_fail(m, "%s was listed %u times", seen.names[i], listing_times(&seen, seen.names[i]));
+			model_fail(m, "%s was listed %u times", seen.names[i],
+				   listing_times(&seen, seen.names[i]));
 }
 
 void model_op_statfs(struct model *m)
@@ -211,11 +224,15 @@ void model_op_statfs(struct model *m)
 	model_say(m, "statfs", NULL, NULL, 0, 0);
 	if (fstatvfs(m->root[SIDE_A], &sv) != 0)
 		model_fail(m, "%s", strerror(errno));
-	if (sv.f_bavail > sv.f_bfree || sv.f_bfree > sv.f_blocks || sv.f_ffree > sv.f_files || sv.f_namemax != 255 ||
-	    sv.f_bsize == 0 || sv.f_blocks == 0)
-		model_fail(m, "%llu of %llu blocks free, %llu available, %llu of %llu inodes free, names of %lu",
-			   (unsigned long long)sv.f_bfree, (unsigned long long)sv.f_blocks, (unsigned long long)sv.f_bavail,
-			   (unsigned long long)sv.f_ffree, (unsigned long long)sv.f_files, sv.f_namemax);
+	if (sv.f_bavail > sv.f_bfree || sv.f_bfree > sv.f_blocks || sv.f_ffree > sv.f_files ||
+	    sv.f_namemax != 255 || sv.f_bsize == 0 || sv.f_blocks == 0)
+		model_fail(
+			m,
+			"%llu of %llu blocks free, %llu available, %llu of %llu inodes free, names "
+			"of %lu",
+			(unsigned long long)sv.f_bfree, (unsigned long long)sv.f_blocks,
+			(unsigned long long)sv.f_bavail, (unsigned long long)sv.f_ffree,
+			(unsigned long long)sv.f_files, sv.f_namemax);
 }
 
 /* One that stays: bytes go through it alike, and chmod moves its ctime. */
@@ -235,7 +252,8 @@ void model_op_fifo(struct model *m)
 		BOTH(m, r, fchmodat(m->root[side], path, (mode_t)(0600 | len % 8), 0));
 	} else {
 		m->times_piped = true;
-		BOTH(m, r, (fd[side] = openat(m->root[side], path, O_RDWR | O_NONBLOCK)) >= 0 ? 0 : -1);
+		BOTH(m, r,
+		     (fd[side] = openat(m->root[side], path, O_RDWR | O_NONBLOCK)) >= 0 ? 0 : -1);
 		BOTH(m, r, write(fd[side], m->buf[side], len));
 		BOTH(m, r, read(fd[side], m->buf[side], len));
 		if (memcmp(m->buf[SIDE_A], m->buf[SIDE_B], len) != 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's random operations: each runs on both sides and compares result, errno, and how times moved. */
+/* The model's random operations: each runs on both sides and compares result, errno, and
+ * how times moved. */
 #include "tests/model/model.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@
 
 /* Names that shells and programs get wrong, and ordinary ones. */
 static const char *const model_names[] = {
-	"a", "b", "c", "key", "two words", "-dash", "new\nline", "\xff\xfe", "caf\xc3\xa9", "*?[", "..c", "%s",
+	"a",	     "b",	 "c",		"key", "two words", "-dash",
+	"new\nline", "\xff\xfe", "caf\xc3\xa9", "*?[", "..c",	    "%s",
 };
 #define MODEL_NAMES (sizeof(model_names) / sizeof(model_names[0]))
 
@@ -49,9 +51,11 @@ void model_path(struct model *m, char out[1024])
 		snprintf(out + used, 1024 - used, "%s", model_name(m));
 }
 
-void model_say(struct model *m, const char *op, const char *p, const char *q, long long x, long long y)
+void model_say(struct model *m, const char *op, const char *p, const char *q, long long x,
+	       long long y)
 {
-	snprintf(m->what, sizeof(m->what), "%s %.200s%s%.200s %lld %lld", op, p ? p : "", q ? " -> " : "", q ? q : "", x, y);
+	snprintf(m->what, sizeof(m->what), "%s %.200s%s%.200s %lld %lld", op, p ? p : "",
+		 q ? " -> " : "", q ? q : "", x, y);
 }
 
 void model_fill(struct model *m, size_t len)
@@ -105,7 +109,10 @@ static void op_open(struct model *m)
 	flags |= model_below(m, 4) == 0 ? O_TRUNC : 0;
 	flags |= model_below(m, 4) == 0 ? O_APPEND : 0;
 	model_say(m, "open", path, NULL, flags, i);
-	BOTH(m, r, (m->fds[side][i] = openat(m->root[side], path, flags | O_NONBLOCK | O_NOFOLLOW, 0644)) >= 0 ? 0 : -1);
+	BOTH(m, r,
+	     (m->fds[side][i] =
+		      openat(m->root[side], path, flags | O_NONBLOCK | O_NOFOLLOW, 0644)) >= 0 ?
+		     0 : -1);
 	(void)r;
 	model_compare_path(m, path);
 }
@@ -127,8 +134,9 @@ void model_compare_fd(struct model *m, unsigned i)
 	if (st[0].st_nlink != st[1].st_nlink || st[0].st_mode != st[1].st_mode ||
 	    (S_ISREG(st[0].st_mode) && st[0].st_size != st[1].st_size))
 		model_fail(m, "fstat: links %lu and %lu, mode %o and %o, size %lld and %lld",
-			   (unsigned long)st[0].st_nlink, (unsigned long)st[1].st_nlink, st[0].st_mode, st[1].st_mode,
-			   (long long)st[0].st_size, (long long)st[1].st_size);
+			   (unsigned long)st[0].st_nlink, (unsigned long)st[1].st_nlink,
+			   st[0].st_mode, st[1].st_mode, (long long)st[0].st_size,
+			   (long long)st[1].st_size);
 }
 
 static const char *const fd_name[MODEL_FDS] = { "0", "1", "2", "3", "4", "5", "6", "7" };
@@ -186,7 +194,8 @@ static void op_ftruncate(struct model *m)
 
 static void op_fallocate(struct model *m)
 {
-	static const int modes[] = { 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE };
+	static const int modes[] = { 0, FALLOC_FL_KEEP_SIZE,
+				     FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE };
 	int mode = modes[model_below(m, 3)];
 	off_t off = model_off(m), len = 1 + (off_t)model_below(m, MODEL_IO_MAX - 1);
 	unsigned i;
@@ -206,8 +215,8 @@ static void op_mmap_write(struct model *m)
 	unsigned i;
 	size_t off, len;
 
-	if (!model_fd(m, &i) || fstat(m->fds[0][i], &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0 ||
-	    (fcntl(m->fds[0][i], F_GETFL) & O_ACCMODE) != O_RDWR)
+	if (!model_fd(m, &i) || fstat(m->fds[0][i], &st) != 0 || !S_ISREG(st.st_mode) ||
+	    st.st_size == 0 || (fcntl(m->fds[0][i], F_GETFL) & O_ACCMODE) != O_RDWR)
 		return;
 	off = (size_t)model_below(m, (uint64_t)st.st_size);
 	len = 1 + (size_t)model_below(m, (uint64_t)st.st_size - off);
@@ -215,7 +224,8 @@ static void op_mmap_write(struct model *m)
 	model_say(m, "mmap-write fd", fd_name[i], NULL, (long long)off, (long long)len);
 	m->times_differ = true; /* tmpfs does not notice stores into a mapping */
 	for (int side = 0; side < SIDES; side++) {
-		uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fds[side][i], 0);
+		uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+				  m->fds[side][i], 0);
 
 		if (p == MAP_FAILED)
 			model_fail(m, "mmap on %c: %s", 'a' + side, strerror(errno));
@@ -255,7 +265,10 @@ static void op_put(struct model *m)
 	model_path(m, path);
 	model_say(m, "put", path, NULL, (long long)len, 0);
 	model_fill(m, len);
-	BOTH(m, r, (fd[side] = openat(m->root[side], path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK, 0600)) >= 0 ? 0 : -1);
+	BOTH(m, r,
+	     (fd[side] = openat(m->root[side], path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK,
+				0600)) >= 0 ?
+		     0 : -1);
 	if (r == 0) {
 		BOTH(m, r, write(fd[side], m->buf[side], len));
 		m->times_piped = r > 0;
@@ -279,11 +292,15 @@ static void op_two_paths(struct model *m)
 		break;
 	case 1:
 		model_say(m, "rename noreplace", p, q, 0, 0);
-		BOTH(m, r, syscall(SYS_renameat2, m->root[side], p, m->root[side], q, RENAME_NOREPLACE_FLAG));
+		BOTH(m, r,
+		     syscall(SYS_renameat2, m->root[side], p, m->root[side], q,
+			     RENAME_NOREPLACE_FLAG));
 		break;
 	case 2:
 		model_say(m, "rename exchange", p, q, 0, 0);
-		BOTH(m, r, syscall(SYS_renameat2, m->root[side], p, m->root[side], q, RENAME_EXCHANGE_FLAG));
+		BOTH(m, r,
+		     syscall(SYS_renameat2, m->root[side], p, m->root[side], q,
+			     RENAME_EXCHANGE_FLAG));
 		break;
 	default:
 		model_say(m, "rename", p, q, 0, 0);
@@ -308,7 +325,8 @@ static void op_make(struct model *m)
 		BOTH(m, r, symlinkat(model_names[m->step % MODEL_NAMES], m->root[side], path));
 		break;
 	case 1:
-		BOTH(m, r, mknodat(m->root[side], path, (m->step & 1 ? S_IFIFO : S_IFSOCK) | 0640, 0));
+		BOTH(m, r,
+		     mknodat(m->root[side], path, (m->step & 1 ? S_IFIFO : S_IFSOCK) | 0640, 0));
 		break;
 	default:
 		BOTH(m, r, mkdirat(m->root[side], path, m->step & 1 ? 0755 : 02770));
@@ -364,7 +382,8 @@ static void op_attributes(struct model *m)
 		off_t size = (off_t)model_below(m, MODEL_FILE_MAX);
 
 		model_say(m, "truncate", path, NULL, (long long)size, 0);
-		BOTH(m, r, (fd[side] = openat(m->root[side], path, O_WRONLY | O_NONBLOCK)) >= 0 ? 0 : -1);
+		BOTH(m, r,
+		     (fd[side] = openat(m->root[side], path, O_WRONLY | O_NONBLOCK)) >= 0 ? 0 : -1);
 		if (r == 0) {
 			BOTH(m, r, ftruncate(fd[side], size));
 			BOTH(m, r, close(fd[side]));
@@ -431,7 +450,9 @@ static void op_xattr(struct model *m)
 		BOTH(m, r, (snprintf(full, sizeof(full), "%s/%s", m->dir[side], path),
 			    lsetxattr(full, name, value, strlen(value), flags)));
 	else
-		BOTH(m, r, (snprintf(full, sizeof(full), "%s/%s", m->dir[side], path), lremovexattr(full, name)));
+		BOTH(m, r,
+		     (snprintf(full, sizeof(full), "%s/%s", m->dir[side], path),
+		      lremovexattr(full, name)));
 	(void)r;
 	model_compare_path(m, path);
 }
@@ -440,12 +461,13 @@ static const struct {
 	void (*run)(struct model *m);
 	unsigned weight;
 } model_table[] = {
-	{ op_open, 14 },	{ op_write, 20 },     { op_read, 8 },	    { op_ftruncate, 5 },
-	{ op_fallocate, 5 },	{ op_mmap_write, 3 }, { op_fsync_or_close, 3 }, { op_put, 12 },
-	{ op_two_paths, 12 },	{ op_make, 6 },	      { op_remove, 6 },	    { op_attributes, 8 },
-	{ op_copy, 3 },		{ op_xattr, 4 },      { model_op_append, 3 },
-	{ model_op_seek, 4 },	{ model_op_unlinked, 3 }, { model_op_list, 2 }, { model_op_statfs, 1 },
-	{ model_op_fifo, 2 },
+	{ op_open, 14 }, { op_write, 20 }, { op_read, 8 },
+	{ op_ftruncate, 5 }, { op_fallocate, 5 }, { op_mmap_write, 3 },
+	{ op_fsync_or_close, 3 }, { op_put, 12 }, { op_two_paths, 12 },
+	{ op_make, 6 }, { op_remove, 6 }, { op_attributes, 8 },
+	{ op_copy, 3 }, { op_xattr, 4 }, { model_op_append, 3 },
+	{ model_op_seek, 4 }, { model_op_unlinked, 3 }, { model_op_list, 2 },
+	{ model_op_statfs, 1 }, { model_op_fifo, 2 },
 };
 #define MODEL_OPS (sizeof(model_table) / sizeof(model_table[0]))
 

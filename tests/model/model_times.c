@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of mtime and ctime: of every object that an operation leaves, either side must agree whether they moved.
- * Before the operation the clock is awaited to be past all of them, since an ordinary filesystem counts in ticks.
- * A FIFO is left out where bytes went through it: the kernel keeps them to itself and moves its times on tmpfs,
- * never on FUSE (S_NOCMTIME), and the daemon doesn't hear of it. By all else its times move as those of others.
+ * The rules of mtime and ctime: of every object that an operation leaves, either side must agree
+ * whether they moved. Before the operation the clock is awaited to be past all of them, since an
+ * ordinary filesystem counts in ticks. A FIFO is left out where bytes went through it: the kernel
+ * keeps them to itself and moves its times on tmpfs, never on FUSE (S_NOCMTIME), and the daemon
+ * doesn't hear of it. By all else its times move as those of others.
  */
 #include "tests/model/model.h"
 
@@ -114,7 +115,8 @@ static void object_compare(struct model *m, const struct object *o)
 	struct stat st;
 
 	for (int side = 0; side < SIDES; side++) {
-		/* gone, or another object by now (then on both sides, as the operation's own comparison has seen) */
+		/* gone, or another object by now (then on both sides, as the operation's own
+		 * comparison has seen) */
 		if (!object_stat(m, o, side, &st) || st.st_ino != o->st[side].st_ino)
 			return;
 		if (m->times_piped && S_ISFIFO(st.st_mode))
@@ -123,11 +125,11 @@ static void object_compare(struct model *m, const struct object *o)
 		c_moved[side] = moved(&o->st[side].st_ctim, &st.st_ctim);
 	}
 	if (m_moved[0] != m_moved[1])
-		model_fail(m, "%s (fd %u): mtime %s on a, %s on b", o->path, o->fd, m_moved[0] ? "moved" : "stayed",
-			   m_moved[1] ? "moved" : "stayed");
+		model_fail(m, "%s (fd %u): mtime %s on a, %s on b", o->path, o->fd,
+			   m_moved[0] ? "moved" : "stayed", m_moved[1] ? "moved" : "stayed");
 	if (c_moved[0] != c_moved[1])
-		model_fail(m, "%s (fd %u): ctime %s on a, %s on b", o->path, o->fd, c_moved[0] ? "moved" : "stayed",
-			   c_moved[1] ? "moved" : "stayed");
+		model_fail(m, "%s (fd %u): ctime %s on a, %s on b", o->path, o->fd,
+			   c_moved[0] ? "moved" : "stayed", c_moved[1] ? "moved" : "stayed");
 }
 
 void model_times_end(struct model *m)

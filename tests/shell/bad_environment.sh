@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Whatever process starts the programs: closed descriptors, a umask of 777, no working directory, no environment, no
-# /proc, no memory to lock, a library told that everything is persistent memory.
+# Whatever process starts the programs: closed descriptors, a umask of 777, no working directory, no
+# environment, no /proc, no memory to lock, a library told that everything is persistent memory.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=tests/shell/mount_functions.sh
@@ -13,7 +13,8 @@ make_volume v -s 16M
 mkdir "$tmp/m"
 works()
 {
-	echo "$1" >"$tmp/m/key" && [ "$(cat "$tmp/m/key")" = "$1" ] || fail "$1: the mount does not work"
+	echo "$1" >"$tmp/m/key" && [ "$(cat "$tmp/m/key")" = "$1" ] ||
+		fail "$1: the mount does not work"
 	expect 0 "$KVFS" umount "$tmp/m"
 	nothing_left
 	expect 0 "$FSCK" "$tmp/v"
@@ -21,17 +22,21 @@ works()
 
 # closed descriptors are not taken for the volume's files
 for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
-	eval "'$KVFS' mount -o arena=64M '$tmp/v' '$tmp/m' $closed" || fail "mount with $closed gave $?"
+	eval "'$KVFS' mount -o arena=64M '$tmp/v' '$tmp/m' $closed" ||
+		fail "mount with $closed gave $?"
 	works "with $closed"
 	"$MKFS" -q -s 16M "$tmp/n" || fail "mkfs.kvfs"
-	eval "'$MKFS' -s 16M '$tmp/n' $closed" >/dev/null 2>&1 && fail "mkfs.kvfs overwrote a volume"
-	eval "'$FSCK' '$tmp/n' $closed" >/dev/null 2>&1 || [ "$closed" != '<&-' ] || fail "fsck.kvfs with $closed gave $?"
+	eval "'$MKFS' -s 16M '$tmp/n' $closed" >/dev/null 2>&1 &&
+		fail "mkfs.kvfs overwrote a volume"
+	eval "'$FSCK' '$tmp/n' $closed" >/dev/null 2>&1 || [ "$closed" != '<&-' ] ||
+		fail "fsck.kvfs with $closed gave $?"
 	expect 0 "$FSCK" "$tmp/n"
 	rm -r "$tmp/n"
 	eval "'$MKFS' -s 16M '$tmp/n' $closed" >/dev/null 2>&1 || :
 	expect 0 "$FSCK" "$tmp/n"
 	rm -r "$tmp/n"
-	eval "'$KVFS' mount -o arena=64M '$tmp/none' '$tmp/m' $closed" >/dev/null 2>&1 && fail "mounted nothing"
+	eval "'$KVFS' mount -o arena=64M '$tmp/none' '$tmp/m' $closed" >/dev/null 2>&1 &&
+		fail "mounted nothing"
 	nothing_left
 done
 if [ -e /dev/full ]; then
@@ -69,7 +74,8 @@ works "a false TMPDIR"
 
 # nothing needs locked memory without RDMA
 if command -v setpriv >/dev/null; then
-	expect 0 sh -c "ulimit -l 0 && exec setpriv --bounding-set -ipc_lock '$KVFS' mount -o arena=64M '$tmp/v' '$tmp/m'"
+	expect 0 sh -c "ulimit -l 0 &&
+		exec setpriv --bounding-set -ipc_lock '$KVFS' mount -o arena=64M '$tmp/v' '$tmp/m'"
 	expect 0 "$KVFS" checkpoint "$tmp/m"
 	works "no locked memory"
 fi
@@ -86,7 +92,8 @@ one_line "no such directory"
 
 # no /proc
 if unshare -m umount -l /proc 2>/dev/null; then
-	expect 1 unshare -m sh -c "umount -l /proc && exec '$KVFS' mount -o arena=64M '$tmp/v' '$tmp/m'"
+	expect 1 unshare -m sh -c \
+		"umount -l /proc && exec '$KVFS' mount -o arena=64M '$tmp/v' '$tmp/m'"
 	one_line "/proc is needed"
 	expect 1 unshare -m sh -c "umount -l /proc && exec '$MKFS' -q -s 16M '$tmp/noproc'"
 	one_line "/proc is needed"

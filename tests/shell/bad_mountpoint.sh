@@ -83,7 +83,8 @@ kill_daemon "$tmp/m"
 refuse_stale=$(grep -c " $tmp/m " /proc/self/mountinfo)
 expect 1 "$KVFS" status "$tmp/m"
 one_line "no kvfs is running"
-[ "$(grep -c " $tmp/m " /proc/self/mountinfo)" -eq "$refuse_stale" ] || fail "status took a mount away"
+[ "$(grep -c " $tmp/m " /proc/self/mountinfo)" -eq "$refuse_stale" ] ||
+	fail "status took a mount away"
 mount_volume
 expect 0 "$KVFS" umount "$tmp/m"
 # a living mount of something else is left alone

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Unknown options and bad values of each, by every route: -o, --NAME, fstab's mount(8), configuration files.
+# Unknown options and bad values of each, by every route: -o, --NAME, fstab's mount(8),
+# configuration files.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=tests/shell/mount_functions.sh
@@ -53,7 +54,8 @@ bad mount transport=pigeon "transport"
 bad mount xattr=perhaps "on or off"
 bad mount min_mirrors=1 "min_mirrors=1|0 mirrors are given"
 bad mirror ring=1K,listen=shm:s "ring"
-for address in host : :1 host: host:0 host:65536 host:port host:1:2 tcp: tcp:h tcp:h:-1 udp:h:1 "[::1" "[::1]" shm: \
+for address in host : :1 host: host:0 host:65536 host:port host:1:2 tcp: tcp:h tcp:h:-1 udp:h:1 \
+	"[::1" "[::1]" shm: \
 	"shm:$(printf 's%.0s' $(seq 200))"; do
 	bad mount "mirror=$address" "mirror="
 	[ "$address" = host:0 ] || bad mirror "listen=$address" "listen=" # 0: any free port
@@ -112,12 +114,14 @@ mkdir "$tmp/sbin"
 ln -s "$(readlink -f "$KVFS")" "$tmp/sbin/mount.kvfs"
 ln -s "$(readlink -f "$KVFS")" "$tmp/sbin/mount.fuse.kvfs"
 for helper in mount.kvfs mount.fuse.kvfs; do
-	refuse_run 2 "unknown option 'colour'" "$tmp/sbin/$helper" "$tmp/v" "$tmp/m" -o rw,colour=red
+	refuse_run 2 "unknown option 'colour'" "$tmp/sbin/$helper" "$tmp/v" "$tmp/m" \
+		-o rw,colour=red
 	refuse_run 1 "no such directory" "$tmp/sbin/$helper" "$tmp/none" "$tmp/m" -o rw
 	refuse_run 2 "MOUNTPOINT" "$tmp/sbin/$helper" "$tmp/v"
 	expect 0 "$tmp/sbin/$helper" "$tmp/v" "$tmp/m" -f -o arena=64M
 	nothing_left
-	expect 0 "$tmp/sbin/$helper" "$tmp/v" "$tmp/m" -s -n -v -t fuse.kvfs -o rw,nosuid,nodev,noexec,arena=64M
+	expect 0 "$tmp/sbin/$helper" "$tmp/v" "$tmp/m" -s -n -v -t fuse.kvfs \
+		-o rw,nosuid,nodev,noexec,arena=64M
 	grep " $tmp/m " /proc/self/mountinfo | grep -q noexec || fail "mount flags are lost"
 	umount "$tmp/m"
 	wait_for "! pgrep -f -- '$helper.*$tmp/' >/dev/null" 30

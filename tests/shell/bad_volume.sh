@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Volumes that can't be served: missing, none, in use, of another version, damaged, unreadable, without their parts.
+# Volumes that can't be served: missing, none, in use, of another version, damaged, unreadable,
+# without their parts.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=tests/shell/mount_functions.sh
@@ -34,7 +35,8 @@ patch() # COPY OFFSET HEX [sealed]
 {
 	python3 - "$tmp/v/superblock" "$@" <<'END'
 import sys
-path, copy, offset, text = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(sys.argv[4])
+path, copy, offset = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+text = bytes.fromhex(sys.argv[4])
 def crc32c(data):
     crc = 0xffffffff
     for byte in data:

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A loaded mount with two mirrors (tcp and shm) is killed with -9, again and again, at a moment drawn by chance, every
-# third time together with a mirror, every fifth with both. Each acknowledged write is there afterwards, on the primary
-# and in the mirrors' views, and all three stores are the same, byte for byte.
+# A loaded mount with two mirrors (tcp and shm) is killed with -9, again and again, at a moment
+# drawn by chance, every third time together with a mirror, every fifth with both. Each acknowledged
+# write is there afterwards, on the primary and in the mirrors' views, and all three stores are the
+# same, byte for byte.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -25,13 +26,15 @@ compare_all()
 {
 	wait_for "in_sync mnt 2" 60
 	for where in mnt view1 view2; do
-		"$LOADER" verify "$tmp/$where" "$tmp/journal" >"$tmp/out" || fail "round $round, $where: $(cat "$tmp/out")"
+		"$LOADER" verify "$tmp/$where" "$tmp/journal" >"$tmp/out" ||
+			fail "round $round, $where: $(cat "$tmp/out")"
 	done
 	same_state mnt view1 view2
 	if [ $((round % 10)) -eq 0 ]; then
 		for where in mnt view1 view2; do
 			tree $where >"$tmp/tree-$where"
-			cmp "$tmp/tree-mnt" "$tmp/tree-$where" || fail "round $round: the trees of mnt and $where differ"
+			cmp "$tmp/tree-mnt" "$tmp/tree-$where" ||
+				fail "round $round: the trees of mnt and $where differ"
 		done
 	fi
 }
@@ -58,7 +61,8 @@ while [ "$round" -lt "$rounds" ]; do
 	done
 	draw 50 2500
 	# shellcheck disable=SC2086 # a list of pids
-	"$LOADER" run "$tmp/mnt" "$tmp/journal" 20 4 "$drawn" $victims >"$tmp/load" || fail "load: $(cat "$tmp/load")"
+	"$LOADER" run "$tmp/mnt" "$tmp/journal" 20 4 "$drawn" $victims >"$tmp/load" ||
+		fail "load: $(cat "$tmp/load")"
 	for pid in $victims; do
 		wait_for "is_gone $pid" 20
 	done

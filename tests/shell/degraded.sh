@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Below min_mirrors a write fails with EIO after timeout=, never hangs, and reads go on; when the mirror is back, so are
-# the writes.
+# Below min_mirrors a write fails with EIO after timeout=, never hangs, and reads go on; when the
+# mirror is back, so are the writes.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -17,8 +17,8 @@ mount_primary p mnt "min_mirrors=2,timeout=2,mirror=tcp:127.0.0.1:$port,mirror=s
 echo before >"$tmp/mnt/key"
 wait_for "in_sync mnt 2" 30
 
-# All at once, each in a directory of its own (within one, the kernel lets changes wait for each other), fail with EIO
-# after about 2 s, while reads answer.
+# All at once, each in a directory of its own (within one, the kernel lets changes wait for each
+# other), fail with EIO after about 2 s, while reads answer.
 cat >"$tmp/degraded.py" <<'END'
 import errno, os, sys, threading, time
 mnt = sys.argv[1]
@@ -84,7 +84,8 @@ for i in 1 2; do
 		start_mirror m2 '' "shm:$tmp/ring"
 	fi
 	wait_for "in_sync mnt 2" 60
-	timeout 30 sh -c "echo after $i >'$tmp/mnt/key'" || fail "a write fails though mirror $i is back"
+	timeout 30 sh -c "echo after $i >'$tmp/mnt/key'" ||
+		fail "a write fails though mirror $i is back"
 	[ "$(cat "$tmp/mnt/key")" = "after $i" ] || fail "the key holds $(cat "$tmp/mnt/key")"
 	make_keys
 	wait_for "in_sync mnt 2" 60
@@ -93,6 +94,7 @@ done
 kill_pids "$(pid_of m1)"
 # also with a mirror away an unmount ends, and a mount is refused
 timeout 120 "$KVFS" umount "$tmp/mnt" || fail "umount below min_mirrors"
-expect 1 timeout 60 "$KVFS" mount -o "arena=64M,min_mirrors=2,connect_timeout=2,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring" \
+options=arena=64M,min_mirrors=2,connect_timeout=2
+expect 1 timeout 60 "$KVFS" mount -o "$options,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring" \
 	"$tmp/p" "$tmp/mnt"
 one_line "$port"

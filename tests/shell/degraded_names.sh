@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A change that failed for lack of mirrors may be there all the same: then the kernel must not go on believing its
-# own cached names.
+# A change that failed for lack of mirrors may be there all the same: then the kernel must not go on
+# believing its own cached names.
 . "$(dirname "$0")/functions.sh"
 . "$(dirname "$0")/mount_functions.sh"
 

@@ -22,13 +22,15 @@ gone()
 	done
 }
 
-# finds CHECK STATUS [TEXT]: kvfs doctor says that of the fake machine, text or remedy with TEXT in it.
+# finds CHECK STATUS [TEXT]: kvfs doctor says that of the fake machine, text or remedy with TEXT in
+# it.
 finds()
 {
 	doctor_status=0
 	"$KVFS" doctor --root "$root" >"$tmp/doctor" 2>"$tmp/err" || doctor_status=$?
 	[ "$doctor_status" -le 1 ] || fail "kvfs doctor gave $doctor_status: $(cat "$tmp/err")"
-	grep -A 1 -E "^$2 +$1 " "$tmp/doctor" >"$tmp/found" || fail "not $2 for $1: $(cat "$tmp/doctor")"
+	grep -A 1 -E "^$2 +$1 " "$tmp/doctor" >"$tmp/found" ||
+		fail "not $2 for $1: $(cat "$tmp/doctor")"
 	grep -qF -- "${3:-}" "$tmp/found" || fail "'$3' is not said of $1: $(cat "$tmp/found")"
 	case $2 in
 	fail) [ "$doctor_status" -eq 1 ] || fail "$1 failed and doctor gave 0" ;;

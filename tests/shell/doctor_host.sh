@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# kvfs doctor on kernel, FUSE, io_uring, huge pages, PMEM, processors and clock: each check can pass and fail.
+# kvfs doctor on kernel, FUSE, io_uring, huge pages, PMEM, processors and clock: each check can pass
+# and fail.
 # shellcheck source=tests/shell/doctor_functions.sh
 . "$(dirname "$0")/doctor_functions.sh"
 cpu=sys/devices/system/cpu

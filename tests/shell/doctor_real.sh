@@ -18,7 +18,8 @@ if [ -d /sys/class/infiniband ] && [ -n "$(ls /sys/class/infiniband)" ]; then
 else
 	grep -q '^n/a  *rdma.devices ' "$tmp/out" || fail "$(cat "$tmp/out")"
 fi
-for check in kernel.release limits.files io_uring memory.memlock memory.hugepages numa. pmem. cpu.governor \
+for check in kernel.release limits.files io_uring memory.memlock memory.hugepages numa. pmem. \
+	cpu.governor \
 	cpu.idle cpu.irq clock.source clock.sync; do
 	grep -q "^[a-z/]*  *$check" "$tmp/out" || fail "nothing about $check: $(cat "$tmp/out")"
 done

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A checkpoint whose index contradicts itself is found, with what is wrong, and dropped if that is safe.
+# A checkpoint whose index contradicts itself is found, with what is wrong, and dropped if that is
+# safe.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A damaged record with valid ones behind it is found with its offset and LSN, and a repair cuts the log off there
-# and keeps what follows.
+# A damaged record with valid ones behind it is found with its offset and LSN, and a repair cuts the
+# log off there and keeps what follows.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 
 expect 0 "$MKFS" -q -s 16M "$tmp/v"
 expect 0 "$FILL" "$tmp/v" append:50
-at=$(grep -abo "$(printf '\032\032\032\032\032\032\032\032')" "$tmp/v/log.0" | head -n 1 | cut -d: -f1)
+at=$(grep -abo "$(printf '\032\032\032\032\032\032\032\032')" "$tmp/v/log.0" | head -n 1 |
+	cut -d: -f1)
 [ -n "$at" ] || fail "record 26 is not found in the pool"
 printf 'XX' | dd of="$tmp/v/log.0" bs=1 seek="$at" conv=notrunc 2>/dev/null
 cp "$tmp/v/log.0" "$tmp/before"
@@ -26,7 +27,8 @@ cmp -i 8192 "$tmp/before" "$tmp/v/log.0" || fail "a check changed the log"
 expect 1 "$FSCK" -y "$tmp/v"
 in_out "the log cut off after LSN 25, the rest kept in cut-26"
 [ "$(stat -c %a "$tmp/v/cut-26")" = 600 ] || fail "mode of the file with the rest"
-[ "$(stat -c %s "$tmp/v/log.0")" = "$(stat -c %s "$tmp/before")" ] || fail "the pool has another size"
+[ "$(stat -c %s "$tmp/v/log.0")" = "$(stat -c %s "$tmp/before")" ] ||
+	fail "the pool has another size"
 for n in 033 062; do # 27 and 50
 	grep -aq "$(printf "\\$n\\$n\\$n\\$n\\$n\\$n\\$n\\$n")" "$tmp/v/cut-26" ||
 		fail "record 0$n is not in the file with the rest"

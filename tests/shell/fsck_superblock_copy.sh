@@ -6,7 +6,8 @@
 
 expect 0 "$MKFS" -q -s 16M "$tmp/v"
 for offset in 0 65536; do
-	printf 'garbage' | dd of="$tmp/v/superblock" bs=1 seek=$((offset + 50)) conv=notrunc 2>/dev/null
+	printf 'garbage' |
+		dd of="$tmp/v/superblock" bs=1 seek=$((offset + 50)) conv=notrunc 2>/dev/null
 	expect 4 "$FSCK" -n "$tmp/v"
 	in_out "superblock, offset $offset: the superblock is damaged"
 	expect 1 "$FSCK" -y "$tmp/v"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A full arena: the write gets ENOSPC, statfs had said so within 5 %, what is there reads right, and deleting,
-# truncating and overwriting still work; then there is room again. A kill -9 of the full mount loses nothing.
+# A full arena: the write gets ENOSPC, statfs had said so within 5 %, what is there reads right, and
+# deleting, truncating and overwriting still work; then there is room again. A kill -9 of the full
+# mount loses nothing.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -42,14 +43,16 @@ while True:
     name = "big%d" % n
     if refused(put, name, data):
         got = os.path.getsize(d + "/" + name)
-        assert open(d + "/" + name, "rb").read() == data[:got], "what a refused write left is not its beginning"
+        assert open(d + "/" + name, "rb").read() == data[:got], \
+            "what a refused write left is not its beginning"
         written += got
         sums[name] = hashlib.sha256(data[:got]).hexdigest()
         break
     sums[name] = hashlib.sha256(data).hexdigest()
     written += len(data)
     n += 1
-print("statfs promised %d, %d were written: %.1f %%" % (promised, written, 100 * written / promised))
+print("statfs promised %d, %d were written: %.1f %%" % (
+    promised, written, 100 * written / promised))
 assert abs(written - promised) <= promised * 0.05, "statfs and what could be written disagree"
 assert free() <= promised * 0.05, free()
 # ENOSPC stays a plain error of that write: append, mmap-less extension, another file

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The disk has no room for a checkpoint: once the log is full writes get ENOSPC, with a clear line for the operator;
-# reads and deletes go on. When room is made, everything goes on, and nothing acknowledged is lost.
+# The disk has no room for a checkpoint: once the log is full writes get ENOSPC, with a clear line
+# for the operator; reads and deletes go on. When room is made, everything goes on, and nothing
+# acknowledged is lost.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -84,7 +85,8 @@ END
 run() { timeout 300 python3 "$tmp/check.py" "$mnt" "$tmp/state" "$@"; }
 
 run fill || fail "filling: $(cat "$tmp/daemon")"
-grep -q 'checkpoint failed: No space left on device' "$tmp/daemon" || fail "no clear line: $(cat "$tmp/daemon")"
+grep -q 'checkpoint failed: No space left on device' "$tmp/daemon" ||
+	fail "no clear line: $(cat "$tmp/daemon")"
 [ "$(wc -l <"$tmp/daemon")" -le 100 ] || fail "$(wc -l <"$tmp/daemon") lines of messages"
 
 # a crash in this state: everything is in the log

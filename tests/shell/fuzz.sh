@@ -6,9 +6,12 @@
 
 command -v clang >/dev/null || skip "no clang"
 echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return 0; }' >"$tmp/try.c"
-clang -fsanitize=fuzzer,address "$tmp/try.c" -o "$tmp/try" 2>/dev/null || skip "this clang has no libFuzzer"
-"$top_srcdir/tests/fuzz/run" --seconds "${KVFS_FUZZ_SECONDS:-20}" --work "$tmp/fuzz" >"$tmp/out" 2>&1 ||
+clang -fsanitize=fuzzer,address "$tmp/try.c" -o "$tmp/try" 2>/dev/null ||
+	skip "this clang has no libFuzzer"
+"$top_srcdir/tests/fuzz/run" --seconds "${KVFS_FUZZ_SECONDS:-20}" --work "$tmp/fuzz" >"$tmp/out" \
+	2>&1 ||
 	fail "$(cat "$tmp/out")"
 cat "$tmp/out"
-[ "$(grep -c executions "$tmp/out")" -eq "$(find "$top_srcdir/tests/fuzz" -name 'fuzz_*.c' | wc -l)" ] ||
+[ "$(grep -c executions "$tmp/out")" -eq \
+	"$(find "$top_srcdir/tests/fuzz" -name 'fuzz_*.c' | wc -l)" ] ||
 	fail "not every target ran: $(cat "$tmp/out")"

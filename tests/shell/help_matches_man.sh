@@ -14,7 +14,8 @@ same() # WHAT; compares $tmp/help and $tmp/man
 	diff "$tmp/help" "$tmp/man" || fail "$1: --help (<) and man page (>) differ"
 }
 
-# "name=ARG default", from lines "  name=ARG   text (default: …; …)", long names with their text below.
+# "name=ARG default", from lines "  name=ARG   text (default: …; …)", long names with their
+# text below.
 help_options()
 {
 	awk '
@@ -60,7 +61,8 @@ for command in mount mirror; do
 	same "flags of kvfs $command"
 done
 
-# Bench: "--name ARG default" from "  --name ARG   text (default)" or "   default: …", and the loads.
+# Bench: "--name ARG default" from "  --name ARG   text (default)" or "   default: …", and the
+# loads.
 "$KVFS" bench --help >"$tmp/text"
 sed -nE '/^Loads:/q; s/^  (--[a-z-]+( [A-Z]+)?)  +/\1|/p' "$tmp/text" |
 	sed -E 's/\|.*\(([^)]*)\)$/ \1/; s/\|default: / /; s/\|.*//' >"$tmp/help"
@@ -86,7 +88,10 @@ awk '
 	for (i = 2; i <= NF; i++) {
 		if ($i == "Oo") { open = "["; continue }
 		if ($i == "Oc") { line = line "]"; continue }
-		if ($i == "Fl" || $i == "Ar" || $i == "Cm") { dash = $i == "Fl" ? "-" : ""; continue }
+		if ($i == "Fl" || $i == "Ar" || $i == "Cm") {
+			dash = $i == "Fl" ? "-" : ""
+			continue
+		}
 		line = line (line ? " " : "") open dash $i
 		open = dash = ""
 	}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# 100 000 keys in one directory: listed fast and whole, stably while other names come and go, and removed by rm -rf.
+# 100 000 keys in one directory: listed fast and whole, stably while other names come and go, and
+# removed by rm -rf.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 

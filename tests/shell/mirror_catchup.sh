@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A mirror is killed, the primary goes on with the other one, then alone; mirrors that come back are caught up from the
-# log, without a snapshot, and are the same as the primary.
+# A mirror is killed, the primary goes on with the other one, then alone; mirrors that come back are
+# caught up from the log, without a snapshot, and are the same as the primary.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -31,7 +31,8 @@ for i in 1 2; do
 	put $((i * 1000)) $((i * 1000 + 300)) || fail "a write failed with one mirror left"
 	rm "$tmp/mnt/key$i"
 	wait_for "not_live $((i - 1))" 30
-	[ "$(status_of mnt ".mirrors[$((i - 1))].lag_records")" -gt 0 ] || fail "no lag is shown for mirror $i"
+	[ "$(status_of mnt ".mirrors[$((i - 1))].lag_records")" -gt 0 ] ||
+		fail "no lag is shown for mirror $i"
 	if [ $i -eq 1 ]; then
 		start_mirror m1 '' "tcp:127.0.0.1:$port"
 	else
@@ -40,7 +41,8 @@ for i in 1 2; do
 	wait_for "in_sync mnt 2" 60
 	[ "$(status_of mnt ".mirrors[$((i - 1))].from_log_records")" -ge 300 ] ||
 		fail "mirror $i was not caught up from the log: $(status_of mnt .mirrors)"
-	[ "$(status_of mnt ".mirrors[$((i - 1))].resync_total_bytes")" -eq 0 ] || fail "mirror $i was resynced"
+	[ "$(status_of mnt ".mirrors[$((i - 1))].resync_total_bytes")" -eq 0 ] ||
+		fail "mirror $i was resynced"
 	same_state mnt m1 m2
 done
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A mirror that can't be had is refused with one clear line and a non-zero exit, and leaves no process and no mount.
+# A mirror that can't be had is refused with one clear line and a non-zero exit, and leaves no
+# process and no mount.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -10,7 +11,8 @@ expect 0 "$MKFS" -q -s 16M "$tmp/p"
 mkdir "$tmp/mnt"
 refused() # TEXT [OPTIONS]
 {
-	expect 1 timeout 60 "$KVFS" mount -o "arena=64M,connect_timeout=3,mirror=$address${2:+,$2}" "$tmp/p" "$tmp/mnt"
+	expect 1 timeout 60 "$KVFS" mount \
+		-o "arena=64M,connect_timeout=3,mirror=$address${2:+,$2}" "$tmp/p" "$tmp/mnt"
 	[ "$(wc -l <"$tmp/err")" -eq 1 ] || fail "not one line: $(cat "$tmp/err")"
 	grep -Eqi -- "$1" "$tmp/err" || fail "'$1' is not in: $(cat "$tmp/err")"
 	grep -qF "$port" "$tmp/err" || fail "the mirror is not named: $(cat "$tmp/err")"

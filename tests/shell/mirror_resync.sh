@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The log no longer reaches a mirror that was away: it gets a snapshot, then the log, with progress in the status, while
-# writes go on; an open file of its view shows the new bytes. A mirror that was killed within a resync gets another.
+# The log no longer reaches a mirror that was away: it gets a snapshot, then the log, with progress
+# in the status, while writes go on; an open file of its view shows the new bytes. A mirror that was
+# killed within a resync gets another.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -31,6 +32,7 @@ END
 }
 
 for i in 1 2; do
+	link=".mirrors[$((i - 1))]"
 	kill_pids "$(pid_of m$i)"
 	fill "version $i" || fail "writing with one mirror away"
 	"$LOADER" run "$tmp/mnt" "$tmp/journal" 600 2 200000 >"$tmp/load" &
@@ -40,7 +42,8 @@ for i in 1 2; do
 	tries=0
 	until in_sync mnt 2 || [ $tries -gt 3000 ]; do
 		tries=$((tries + 1))
-		case "$(status_of mnt ".mirrors[$((i - 1))] | .state + \" \" + (.resync_total_bytes > 0 | tostring)")" in
+		resyncing='.resync_total_bytes > 0 | tostring'
+		case "$(status_of mnt "$link | .state + \" \" + ($resyncing)")" in
 		'resync true')
 			seen=$((seen + 1))
 			# once in the middle of it: killed again
@@ -54,13 +57,16 @@ for i in 1 2; do
 	done
 	wait $load 2>/dev/null || true
 	in_sync mnt 2 || fail "mirror $i is not in sync: $(status_of mnt .mirrors)"
-	link=".mirrors[$((i - 1))]"
-	[ "$(status_of mnt "$link | .resync_total_bytes > 50000000 and .resync_done_bytes == .resync_total_bytes")" = true ] ||
+	whole=".resync_total_bytes > 50000000 and .resync_done_bytes == .resync_total_bytes"
+	[ "$(status_of mnt "$link | $whole")" = true ] ||
 		fail "mirror $i had no whole resync: $(status_of mnt "$link")"
-	echo "mirror $i: resync of $(status_of mnt "$link.resync_total_bytes") bytes, seen under way $seen times"
+	echo "mirror $i: resync of $(status_of mnt "$link.resync_total_bytes") bytes," \
+		"seen under way $seen times"
 	same_state mnt m1 m2
-	[ "$(cat "$tmp/view/file")" = "version $i" ] || fail "the view of mirror 1 shows $(cat "$tmp/view/file")"
-	"$LOADER" verify "$tmp/view" "$tmp/journal" >"$tmp/out" || fail "the view: $(cat "$tmp/out")"
+	[ "$(cat "$tmp/view/file")" = "version $i" ] ||
+		fail "the view of mirror 1 shows $(cat "$tmp/view/file")"
+	"$LOADER" verify "$tmp/view" "$tmp/journal" >"$tmp/out" ||
+		fail "the view: $(cat "$tmp/out")"
 	rm -f "$tmp/journal"
 	rm -f "$tmp"/mnt/t*
 done

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A mirror's view is coherent: each of 200 changes is visible there within 10 ms of its acknowledgement (the median; the
-# worst, on a busy machine, within 100 ms), to open, to a file kept open, to a mapping, and in the listing; no page stays
-# old. The view takes no write.
+# A mirror's view is coherent: each of 200 changes is visible there within 10 ms of its
+# acknowledgement (the median; the worst, on a busy machine, within 100 ms), to open, to a file kept
+# open, to a mapping, and in the listing; no page stays old. The view takes no write.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -43,10 +43,12 @@ def check(what):
     got = os.pread(kept, len(content) + 1, 0)
     if got == content:
         return
-    at = next((i for i in range(min(len(got), len(content))) if got[i] != content[i]), min(len(got), len(content)))
+    at = next((i for i in range(min(len(got), len(content))) if got[i] != content[i]),
+              min(len(got), len(content)))
     bad = sum(got[i] != content[i] for i in range(min(len(got), len(content))))
     time.sleep(0.5)
-    sys.exit("stale beside %s: %d of %d bytes from offset %d (page %d); %d bytes long, not %d; later %s" % (
+    sys.exit("stale beside %s: %d of %d bytes from offset %d (page %d); %d bytes long, not %d; "
+             "later %s" % (
         what, bad, len(content), at, at // 4096, len(got), len(content),
         "right" if os.pread(kept, len(content) + 1, 0) == content else "still"))
 
@@ -62,8 +64,9 @@ w = os.open(prim + "/f", os.O_WRONLY)
 names = 0
 for n in range(200):
     kind = n % 8
-    if kind in (0, 1):                     # overwrite, seen by pread of the kept descriptor and by open
-        at, data = random.randrange(len(content) - 9000), random.randbytes(random.randrange(1, 9000))
+    if kind in (0, 1):                     # overwrite, seen by pread of the kept fd and by open
+        at = random.randrange(len(content) - 9000)
+        data = random.randbytes(random.randrange(1, 9000))
         os.pwrite(w, data, at)
         content[at:at + len(data)] = data
         visible("overwrite", lambda: os.pread(kept, len(data), at) == data)
@@ -114,7 +117,8 @@ for attempt in (lambda: open(view + "/new", "w"), lambda: os.unlink(view + "/f")
 times.sort()
 late = [t for t in times if t[0] > 0.010]
 median, worst = times[len(times) // 2][0], times[-1][0]
-print("%d changes: visible after %.2f ms (median), %.2f ms (90 %%), %.2f ms (99 %%), %.2f ms (longest); %d after more "
+print("%d changes: visible after %.2f ms (median), %.2f ms (90 %%), %.2f ms (99 %%), "
+      "%.2f ms (longest); %d after more "
       "than 10 ms" % (len(times), median * 1e3, times[len(times) * 9 // 10][0] * 1e3,
       times[len(times) * 99 // 100][0] * 1e3, worst * 1e3, len(late)))
 print("the latest: " + ", ".join("%s %.1f ms" % (w, t * 1e3) for t, w in times[-5:]))

@@ -33,7 +33,8 @@ expect 1 "$KVFS" status "$loop"
 one_line "$loop"
 [ "$(sha256sum <"$tmp/image")" = "$sum" ] || fail "the device was written"
 
-# A character device is no volume; what is given for a log has to be a device-DAX, twice, and different.
+# A character device is no volume; what is given for a log has to be a device-DAX, twice, and
+# different.
 expect 1 "$MKFS" /dev/null
 one_line "--log-device"
 expect 2 "$MKFS" --log-device /dev/null "$tmp/v"

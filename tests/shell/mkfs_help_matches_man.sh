@@ -7,7 +7,8 @@
 # The long names and letters, one a line.
 of_help()
 {
-	"$1" --help | grep -E '^ +-' | grep -oE -- '(^| )-(-[a-z-]+|[A-Za-z])\b' | tr -d ' ' | sort -u
+	"$1" --help | grep -E '^ +-' | grep -oE -- '(^| )-(-[a-z-]+|[A-Za-z])\b' | tr -d ' ' |
+		sort -u
 }
 
 of_man()

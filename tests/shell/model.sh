@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Random operations on a mount and on tmpfs, compared after each: without crashes, with a kill -9 and remount now and
-# then, and both with extended attributes. The log is small, so that checkpoints and switches of the log go on all the
-# time.
+# Random operations on a mount and on tmpfs, compared after each: without crashes, with a kill -9
+# and remount now and then, and both with extended attributes. The log is small, so that checkpoints
+# and switches of the log go on all the time.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -34,19 +34,23 @@ run() # OPTIONS-OF-MOUNT THOUSANDS MODEL-ARGUMENTS...
 	mount_primary v mnt "$options"
 	mkdir "$mnt/tree" "$tmp/b/tree"
 	"$MODEL" --a "$mnt/tree" --b "$tmp/b/tree" --ops "$ops" --seed "$seed" "$@" ||
-		fail "the model differs: $(tail -n 3 "$tmp/recoveries"); KVFS_TEST_SEED=$seed replays it"
+		fail "the model differs: $(tail -n 3 "$tmp/recoveries");" \
+			"KVFS_TEST_SEED=$seed replays it"
 	checkpoints=$(status_of mnt .checkpoint.count)
-	echo "$checkpoints checkpoints since the last mount, $(grep -c recovered: "$tmp/recoveries") recoveries in all"
+	echo "$checkpoints checkpoints since the last mount," \
+		"$(grep -c recovered: "$tmp/recoveries") recoveries in all"
 	rm -rf "$mnt/tree" "$tmp/b/tree"
 	seed=$((seed + 1))
 }
 
 run '' 100
-[ "$checkpoints" -ge 3 ] || [ "$share" -lt 100 ] || fail "only $checkpoints checkpoints: the log was not small enough"
+[ "$checkpoints" -ge 3 ] || [ "$share" -lt 100 ] ||
+	fail "only $checkpoints checkpoints: the log was not small enough"
 run '' 70 --crash-every 3500 --crash-command "$tmp/crash ''"
 run '' 4 --times-every 1
 mkdir "$mnt/probe" "$tmp/b/probe"
-if python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.a", b"b")' "$tmp/b/probe" 2>/dev/null; then
+set_xattr='import os, sys; os.setxattr(sys.argv[1], "user.a", b"b")'
+if python3 -c "$set_xattr" "$tmp/b/probe" 2>/dev/null; then
 	run xattr 20 --xattr
 	run xattr 10 --xattr --crash-every 2000 --crash-command "$tmp/crash ,xattr"
 else

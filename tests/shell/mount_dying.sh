@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A mount right behind a kill -9 takes the stale one away, though the process may still be ending and the kernel still
-# answers stat from its cache; a daemon that is only stopped is left alone.
+# A mount right behind a kill -9 takes the stale one away, though the process may still be ending
+# and the kernel still answers stat from its cache; a daemon that is only stopped is left alone.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 

@@ -11,9 +11,12 @@ cat >"$tmp/v/kvfs.conf" <<CONF
 arena=64M
 CONF
 ln -s "$(readlink -f "$KVFS")" "$tmp/sbin/mount.kvfs"
-"$tmp/sbin/mount.kvfs" "$tmp/v" "$tmp/m" -s -o rw,noauto,nofail,_netdev,user,exec,suid,dev,relatime,x-systemd.automount
-grep " $tmp/m " /proc/self/mountinfo | grep -q "fuse.kvfs $tmp/v" || fail "not mounted: $(cat /proc/self/mountinfo)"
-[ "$("$KVFS" status --json "$tmp/m" | sed -n 's/.*"arena_bytes": \([0-9]*\).*/\1/p')" -eq 67108864 ] ||
+"$tmp/sbin/mount.kvfs" "$tmp/v" "$tmp/m" -s \
+	-o rw,noauto,nofail,_netdev,user,exec,suid,dev,relatime,x-systemd.automount
+grep " $tmp/m " /proc/self/mountinfo | grep -q "fuse.kvfs $tmp/v" ||
+	fail "not mounted: $(cat /proc/self/mountinfo)"
+arena_bytes=$("$KVFS" status --json "$tmp/m" | sed -n 's/.*"arena_bytes": \([0-9]*\).*/\1/p')
+[ "$arena_bytes" -eq 67108864 ] ||
 	fail "kvfs.conf was not read"
 pid=$(daemon_pid "$tmp/m")
 umount "$tmp/m"

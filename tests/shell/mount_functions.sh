@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2154,SC2034
-# Sourced after functions.sh by tests that mount: a volume in $tmp/v and a mount point in $tmp/m; everything
-# mounted below $tmp is taken away at exit, also after a failure.
+# Sourced after functions.sh by tests that mount: a volume in $tmp/v and a mount point in $tmp/m;
+# everything mounted below $tmp is taken away at exit, also after a failure.
 
 [ -r /dev/fuse ] && [ -w /dev/fuse ] || skip "no /dev/fuse"
 [ "$(id -u)" -eq 0 ] || skip "needs root to mount"
@@ -12,7 +12,8 @@ mount_cleanup()
 		"$KVFS" umount "$point" >/dev/null 2>&1 || umount -l "$point" 2>/dev/null || :
 	done
 	for volume in "$tmp"/*/; do
-		[ ! -S "$volume/control" ] || "$KVFS" umount "$volume" >/dev/null 2>&1 || : # a dead one's socket stays
+		# a dead one's socket stays
+		[ ! -S "$volume/control" ] || "$KVFS" umount "$volume" >/dev/null 2>&1 || :
 	done
 	rm -rf "$tmp"
 }
@@ -54,5 +55,7 @@ kill_daemon()
 	kill_daemon_pid=$(daemon_pid "$1")
 	[ -n "$kill_daemon_pid" ] || fail "no daemon at $1"
 	kill -9 "$kill_daemon_pid"
-	wait_for "! kill -0 $kill_daemon_pid 2>/dev/null || grep -q '^State:.Z' /proc/$kill_daemon_pid/status" 10
+	kill_daemon_state=/proc/$kill_daemon_pid/status
+	wait_for "! kill -0 $kill_daemon_pid 2>/dev/null ||
+		grep -q '^State:.Z' $kill_daemon_state" 10
 }

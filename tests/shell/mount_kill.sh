@@ -13,6 +13,7 @@ for i in 1 2 3; do
 	kill_daemon "$tmp/m"
 	mount_volume
 	for k in $(seq 50); do
-		[ "$(cat "$tmp/m/key.$k")" = "$i.$k" ] || fail "key.$k is '$(cat "$tmp/m/key.$k")' in round $i"
+		[ "$(cat "$tmp/m/key.$k")" = "$i.$k" ] ||
+			fail "key.$k is '$(cat "$tmp/m/key.$k")' in round $i"
 	done
 done

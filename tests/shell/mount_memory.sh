@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The option memory=: what can't be had is refused with its remedy, a GPU's falls back to the host's and
-# says so. Memory of a node without processors and of a device-DAX: tests/vm.
+# The option memory=: what can't be had is refused with its remedy, a GPU's falls back to the host's
+# and says so. Memory of a node without processors and of a device-DAX: tests/vm.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two mirrors, one of each transport, show at once what was acknowledged; one is killed, comes back, catches up.
+# Two mirrors, one of each transport, show at once what was acknowledged; one is killed, comes back,
+# catches up.
 . "$(dirname "$0")/functions.sh"
 . "$(dirname "$0")/mount_functions.sh"
 

@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034
-# Sourced by the shell tests that mount: functions.sh, and words for volumes, mounts, mirrors and crashes. Everything
-# lies in $tmp, in memory where there is room. At exit every kvfs whose command line names $tmp is killed, by its pid,
-# and what is mounted below $tmp is taken away. KVFS_TEST_SEED replays what a test draws by chance.
-if [ -z "${TMPDIR:-}" ] && [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 3000000 ] 2>/dev/null; then
+# Sourced by the shell tests that mount: functions.sh, and words for volumes, mounts, mirrors and
+# crashes. Everything lies in $tmp, in memory where there is room. At exit every kvfs whose command
+# line names $tmp is killed, by its pid, and what is mounted below $tmp is taken away.
+# KVFS_TEST_SEED replays what a test draws by chance.
+if [ -z "${TMPDIR:-}" ] &&
+	[ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 3000000 ] 2>/dev/null; then
 	TMPDIR=/dev/shm
 	export TMPDIR
 fi
@@ -13,7 +15,8 @@ fi
 
 # What a sanitizer says of a daemon would go to its standard error, which is closed.
 for kv_tool in ASAN UBSAN TSAN; do
-	eval "export ${kv_tool}_OPTIONS=\"\${${kv_tool}_OPTIONS:+\$${kv_tool}_OPTIONS:}log_path=$tmp/sanitizer\""
+	eval "kv_before=\${${kv_tool}_OPTIONS:-}"
+	export "${kv_tool}_OPTIONS=${kv_before:+$kv_before:}log_path=$tmp/sanitizer"
 done
 LSAN_OPTIONS=suppressions=$top_srcdir/tests/lsan.supp:print_suppressions=0
 export LSAN_OPTIONS
@@ -29,9 +32,10 @@ kv_cleanup()
 	for kv_pid in $(pgrep -f -- "$tmp/"); do
 		[ "$kv_pid" -eq $$ ] || kill -9 "$kv_pid" 2>/dev/null || true
 	done
-	awk -v d="$tmp/" 'index($2, d) == 1 { print $2 }' /proc/self/mounts | sort -r | while read -r kv_mnt; do
-		umount -l "$kv_mnt" 2>/dev/null || true
-	done
+	awk -v d="$tmp/" 'index($2, d) == 1 { print $2 }' /proc/self/mounts | sort -r |
+		while read -r kv_mnt; do
+			umount -l "$kv_mnt" 2>/dev/null || true
+		done
 	[ "$kv_status" -eq 0 ] || [ -z "${KVFS_TEST_KEEP:-}" ] || exit "$kv_status"
 	rm -rf "$tmp"
 	exit "$kv_status"
@@ -71,15 +75,16 @@ portion()
 mount_primary()
 {
 	mkdir -p "$tmp/$2" 2>/dev/null || true # a dead mount answers ENOTCONN
-	timeout 120 "$KVFS" mount -o "arena=${arena:-256M}${3:+,$3}" "$tmp/$1" "$tmp/$2" 2>"$tmp/err" ||
-		fail "mount of $1: $(cat "$tmp/err")"
+	timeout 120 "$KVFS" mount -o "arena=${arena:-256M}${3:+,$3}" "$tmp/$1" "$tmp/$2" \
+		2>"$tmp/err" || fail "mount of $1: $(cat "$tmp/err")"
 }
 
 # start_mirror VOLUME MOUNTPOINT-or-'' ADDRESS [OPTIONS]
 start_mirror()
 {
 	[ -z "$2" ] || mkdir -p "$tmp/$2" 2>/dev/null || true
-	timeout 120 "$KVFS" mirror -o "arena=${arena:-256M},listen=$3${4:+,$4}" "$tmp/$1" ${2:+"$tmp/$2"} \
+	timeout 120 "$KVFS" mirror -o "arena=${arena:-256M},listen=$3${4:+,$4}" "$tmp/$1" \
+		${2:+"$tmp/$2"} \
 		2>"$tmp/err" || fail "mirror $1: $(cat "$tmp/err")"
 }
 
@@ -125,8 +130,8 @@ s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 # Every mirror of the primary is live and has applied all of it: in_sync PRIMARY COUNT
 in_sync()
 {
-	[ "$(status_of "$1" ".lsn as \$l | [.mirrors[] | select(.state == \"live\" and .applied_lsn == \$l)] | length")" \
-		= "$2" ]
+	kv_live=".state == \"live\" and .applied_lsn == \$l"
+	[ "$(status_of "$1" ".lsn as \$l | [.mirrors[] | select($kv_live)] | length")" = "$2" ]
 }
 
 # same_state WHERE WHERE...: the digests of the whole states.
@@ -134,9 +139,11 @@ same_state()
 {
 	kv_first=
 	for kv_where in "$@"; do
-		kv_digest=$(timeout 60 "$KVFS" status --json --digest "$tmp/$kv_where" | jq -r .digest)
+		kv_digest=$(timeout 60 "$KVFS" status --json --digest "$tmp/$kv_where" |
+			jq -r .digest)
 		[ "${#kv_digest}" -eq 32 ] || fail "no digest of $kv_where: $kv_digest"
-		[ "$kv_digest" = "${kv_first:=$kv_digest}" ] || fail "the state of $kv_where is not that of $1"
+		[ "$kv_digest" = "${kv_first:=$kv_digest}" ] ||
+			fail "the state of $kv_where is not that of $1"
 	done
 }
 

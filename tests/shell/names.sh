@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Names of every byte and length, paths near PATH_MAX and long symbolic links; also after a crash and from a checkpoint.
+# Names of every byte and length, paths near PATH_MAX and long symbolic links; also after a crash
+# and from a checkpoint.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=tests/shell/mount_functions.sh
@@ -13,7 +14,8 @@ cat >"$tmp/names.py" <<'END'
 import errno, os, sys
 top, step = os.fsencode(sys.argv[1]), sys.argv[2]
 names = [bytes([b]) for b in range(1, 256) if bytes([b]) not in (b"/", b".")]
-names += [b"-rf", b"--", b"*", b"a\nb", b"a b", b" ", b"...", b".hidden", b"\xff\xfe\xfd", b"\xc3\xa9", b"e\xcc\x81"]
+names += [b"-rf", b"--", b"*", b"a\nb", b"a b", b" ", b"...", b".hidden", b"\xff\xfe\xfd",
+          b"\xc3\xa9", b"e\xcc\x81"]
 names += [b"x" * 254, b"x" * 255, b"\xff" * 255, b"\n" * 255]
 names += [bytes(range(1, 47)), bytes(range(48, 256))]
 names = list(dict.fromkeys(names))
@@ -33,7 +35,8 @@ def make():
     for i, n in enumerate(names):
         with open(os.path.join(flat, n), "wb") as f:
             f.write(b"%d:" % i + n)
-    for call in (os.mkdir, os.mkfifo, lambda p: os.open(p, os.O_CREAT | os.O_WRONLY), lambda p: os.symlink(b"x", p),
+    for call in (os.mkdir, os.mkfifo, lambda p: os.open(p, os.O_CREAT | os.O_WRONLY),
+                 lambda p: os.symlink(b"x", p),
                  os.stat, os.unlink, lambda p: os.rename(os.path.join(flat, b"x" * 255), p),
                  lambda p: os.link(os.path.join(flat, b"x" * 255), p)):
         refused(errno.ENAMETOOLONG, call, os.path.join(flat, b"y" * 256))

@@ -18,7 +18,8 @@ cp -a "$top_srcdir/log" "$tmp/outside"
 mv "$tmp/outside" "$mnt/moved-in"
 diff -r "$top_srcdir/log" "$mnt/moved-in" || fail "mv from another filesystem"
 find "$mnt/moved-in" -name '*.c' -size +1k -exec touch -d '2001-01-01' {} +
-[ "$(find "$mnt/moved-in" ! -newermt 2001-01-02 | wc -l)" -eq "$(find "$top_srcdir/log" -name '*.c' -size +1k | wc -l)" ] ||
+[ "$(find "$mnt/moved-in" ! -newermt 2001-01-02 | wc -l)" -eq \
+	"$(find "$top_srcdir/log" -name '*.c' -size +1k | wc -l)" ] ||
 	fail "find by time"
 ln "$mnt/one/main.c" "$mnt/hard"
 [ "$(find "$mnt" -samefile "$mnt/hard" | wc -l)" -eq 2 ] || fail "find -samefile"
@@ -27,5 +28,6 @@ dd if="$mnt/random" of="$mnt/copy" bs=7777 status=none
 cmp "$mnt/random" "$mnt/copy" || fail "dd"
 seq 20000 | sort -R | tee "$mnt/numbers" | sort -n -T "$mnt" >"$mnt/sorted"
 [ "$(sort -n "$mnt/numbers" | cksum)" = "$(cksum <"$mnt/sorted")" ] || fail "sort and tee"
-rm -r "$mnt/one" "$mnt/three" "$mnt/moved-in" "$mnt/hard" "$mnt/random" "$mnt/copy" "$mnt/numbers" "$mnt/sorted"
+rm -r "$mnt/one" "$mnt/three" "$mnt/moved-in" "$mnt/hard" "$mnt/random" "$mnt/copy" "$mnt/numbers" \
+	"$mnt/sorted"
 [ -z "$(ls -A "$mnt")" ] || fail "left: $(ls -A "$mnt")"

@@ -18,7 +18,8 @@ add &
 other=$!
 add
 wait $other
-[ "$(cat "$mnt/count")" -eq 200 ] || fail "$(cat "$mnt/count") of 200 additions: the lock does not exclude"
+[ "$(cat "$mnt/count")" -eq 200 ] ||
+	fail "$(cat "$mnt/count") of 200 additions: the lock does not exclude"
 
 mkfifo "$tmp/go"
 flock "$mnt/lock" sh -c "echo held >'$tmp/held'; exec cat '$tmp/go'" >/dev/null &

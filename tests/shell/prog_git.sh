@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# git clones into the mount, commits, and finds its repository whole, also after a kill -9 and a remount.
+# git clones into the mount, commits, and finds its repository whole, also after a kill -9 and a
+# remount.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -31,6 +32,7 @@ git fsck --full --strict >"$tmp/out" 2>&1 || fail "$(cat "$tmp/out")"
 head=$(git rev-parse HEAD)
 cd /
 crash_mount
-git -C "$mnt/repo" fsck --full --strict >"$tmp/out" 2>&1 || fail "after the crash: $(cat "$tmp/out")"
+git -C "$mnt/repo" fsck --full --strict >"$tmp/out" 2>&1 ||
+	fail "after the crash: $(cat "$tmp/out")"
 [ "$(git -C "$mnt/repo" rev-parse HEAD)" = "$head" ] || fail "HEAD is another one"
 [ -z "$(git -C "$mnt/repo" status --porcelain)" ] || fail "$(git -C "$mnt/repo" status --porcelain)"

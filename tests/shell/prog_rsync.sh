@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# rsync -a copies a tree; a second run copies nothing, also after a kill -9; a changed file alone is copied then.
+# rsync -a copies a tree; a second run copies nothing, also after a kill -9; a changed file alone is
+# copied then.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -8,7 +9,8 @@ need rsync
 one_mount 64M
 copied()
 {
-	rsync -a --delete --stats "$tmp/src/" "$mnt/dst/" >"$tmp/out" || fail "rsync: $(cat "$tmp/out")"
+	rsync -a --delete --stats "$tmp/src/" "$mnt/dst/" >"$tmp/out" ||
+		fail "rsync: $(cat "$tmp/out")"
 	sed -n 's/^Number of regular files transferred: //p' "$tmp/out"
 }
 

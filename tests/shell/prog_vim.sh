@@ -8,7 +8,8 @@ vim=$(command -v vim || command -v vim.tiny) || skip "no vim"
 one_mount 64M
 seq 1000 >"$mnt/text"
 chmod 640 "$mnt/text"
-"$vim" -u NONE -N -es -c 'set backup writebackup backupskip= swapfile' -c '%s/^5/five/' -c 'w' -c '1000d' -c 'x' "$mnt/text" ||
+"$vim" -u NONE -N -es -c 'set backup writebackup backupskip= swapfile' -c '%s/^5/five/' -c 'w' \
+	-c '1000d' -c 'x' "$mnt/text" ||
 	fail "vim gave $?"
 [ "$(grep -c '^five' "$mnt/text")" -eq 111 ] || fail "the edit is not there"
 [ "$(wc -l <"$mnt/text")" -eq 999 ] || fail "the last line is not gone"

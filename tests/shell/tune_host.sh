@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154
-# scripts/tune-host: -n changes nothing, what is set is what kvfs doctor wants, --undo restores every
-# byte, and leaves what somebody else has changed since. On a fake machine, and on this one.
+# scripts/tune-host: -n changes nothing, what is set is what kvfs doctor wants, --undo restores
+# every byte, and leaves what somebody else has changed since. On a fake machine, and on this one.
 # shellcheck source=tests/shell/doctor_functions.sh
 . "$(dirname "$0")/doctor_functions.sh"
 TUNE=$top_srcdir/scripts/tune-host
 cpu=sys/devices/system/cpu
 
-picture() { (cd "$root" && find . -type f ! -path './var/*' -print0 | sort -z | xargs -0 sha256sum); }
+picture() { (cd "$root" && find . -type f ! -path './var/*' -print0 | sort -z |
+	xargs -0 sha256sum); }
 
 for i in 0 1; do
 	put $cpu/cpu$i/cpufreq/scaling_governor powersave
@@ -52,7 +53,8 @@ done
 [ "$(cat "$root/proc/sys/vm/nr_hugepages")" -eq 256 ] || fail "not 256 huge pages"
 [ "$(cat "$root/proc/sys/net/core/rmem_max")" -eq 8388608 ] || fail "lowered what was higher"
 grep -q 'memlock unlimited' "$root/etc/security/limits.d/90-kvfs.conf" || fail "no limits of logins"
-[ "$(cat "$root/$cpu/cpu0/cpuidle/state0/disable")" -eq 0 ] || fail "a shallow idle state was switched off"
+[ "$(cat "$root/$cpu/cpu0/cpuidle/state0/disable")" -eq 0 ] ||
+	fail "a shallow idle state was switched off"
 picture >"$tmp/tuned"
 expect 0 "$TUNE" --idle --mtu 9000 --hugepages 512 --prefix "$root"
 [ ! -s "$tmp/out" ] || fail "a second run does something: $(cat "$tmp/out")"

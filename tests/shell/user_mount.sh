@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A user who is not root makes a volume, mounts it with fusermount3's help, loses it and gets it again; where that
-# can't be, one line says why.
+# A user who is not root makes a volume, mounts it with fusermount3's help, loses it and gets it
+# again; where that can't be, one line says why.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=tests/shell/mount_functions.sh
@@ -15,7 +15,8 @@ cp "$(readlink -f "$KVFS")" "$(readlink -f "$MKFS")" "$(readlink -f "$FSCK")" "$
 chown -R 65534:65534 "$tmp/home"
 as_user()
 {
-	(cd "$tmp/home" && exec setpriv --reuid 65534 --regid 65534 --clear-groups env -u TMPDIR "$@")
+	(cd "$tmp/home" &&
+		exec setpriv --reuid 65534 --regid 65534 --clear-groups env -u TMPDIR "$@")
 }
 as_user test -r "$tmp/bin/kvfs" || skip "an ordinary user can't reach $tmp"
 as_user test -w /dev/fuse || skip "an ordinary user may not use /dev/fuse"
@@ -33,7 +34,8 @@ user_refuse() # TEXT ARGS...
 as_user "$tmp/bin/mkfs.kvfs" -q -s 16M v || fail "mkfs.kvfs as an ordinary user"
 as_user mkdir m
 user_kvfs mount -o arena=64M v m 2>"$tmp/err" || {
-	grep -q "Operation not permitted\|not permitted" "$tmp/err" && skip "no FUSE for ordinary users: $(cat "$tmp/err")"
+	grep -q "Operation not permitted\|not permitted" "$tmp/err" &&
+		skip "no FUSE for ordinary users: $(cat "$tmp/err")"
 	fail "mount: $(cat "$tmp/err")"
 }
 [ ! -s "$tmp/err" ] || fail "said: $(cat "$tmp/err")"
@@ -76,7 +78,8 @@ expect 0 as_user "$tmp/bin/fsck.kvfs" v
 # a mirror and a view, as that user too
 as_user "$tmp/bin/mkfs.kvfs" -q -s 16M --join v/key mirror
 as_user mkdir view
-user_kvfs mirror -o "arena=64M,listen=shm:$tmp/home/ring" mirror view || fail "no mirror as an ordinary user"
+user_kvfs mirror -o "arena=64M,listen=shm:$tmp/home/ring" mirror view ||
+	fail "no mirror as an ordinary user"
 user_kvfs mount -o "arena=64M,mirror=shm:$tmp/home/ring" v m || fail "no mount with a mirror"
 as_user sh -c 'echo both >m/key2'
 wait_for "[ \"\$(as_user cat view/key2)\" = both ]" 10

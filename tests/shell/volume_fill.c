@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Test tool: puts records and checkpoints into a volume by the log's own functions, without a mount.
+ * Test tool: puts records and checkpoints into a volume by the log's own functions, without a
+ * mount.
  *   volume_fill VOLUME STEP...   append:COUNT  ckpt:FILES  badckpt:FILES  switch  hold
- * ckpt writes the image of a root directory with FILES files in it; badckpt one more name than files.
- * hold keeps the volume locked until standard input ends, after it has printed "held".
+ * ckpt writes the image of a root directory with FILES files in it; badckpt one more name than
+ * files. hold keeps the volume locked until standard input ends, after it has printed "held".
  */
 #include "log/ckpt.h"
 #include "log/image_format.h"
@@ -50,7 +51,8 @@ static int append_one(struct fill *f)
 	return err;
 }
 
-static int add_inode(struct ckpt_writer *w, uint64_t ino, uint32_t mode, uint32_t nlink, uint64_t size)
+static int add_inode(struct ckpt_writer *w, uint64_t ino, uint32_t mode, uint32_t nlink,
+		     uint64_t size)
 {
 	static uint8_t data[FILL_DATA_BYTES];
 	struct image_inode_item d = { .zero = 0 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_TESTS_CKPT_FIXTURE_H
 #define KVFS_TESTS_CKPT_FIXTURE_H
-/* A checkpoint directory of its own for a test, and items whose content follows from their index. */
+/* A checkpoint directory of its own for a test, and items whose content follows
+ * from their index. */
 #include "log/ckpt_internal.h"
 
 #include <check.h>
@@ -179,7 +180,8 @@ static inline void fixture_flip(struct ckpt_fixture *fx, const char *name, off_t
 	close(fd);
 }
 
-static inline void fixture_copy(struct ckpt_fixture *from, struct ckpt_fixture *to, const char *name)
+static inline void fixture_copy(struct ckpt_fixture *from, struct ckpt_fixture *to,
+				const char *name)
 {
 	int in = openat(ckpt_dirfd(from->c), name, O_RDONLY | O_CLOEXEC);
 	int out = openat(ckpt_dirfd(to->c), name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -2,9 +2,9 @@
 #ifndef KVFS_TESTS_CRASH_FILES_H
 #define KVFS_TESTS_CRASH_FILES_H
 /*
- * File calls of checkpoints that stop at the n-th one that changes media, and what the medium may forget then:
- * all that was asked for reached it, or only what had been synced did (unsynced files are empty, unsynced
- * names and removals undone).
+ * File calls of checkpoints that stop at the n-th one that changes media, and what the medium may
+ * forget then: all that was asked for reached it, or only what had been synced did (unsynced files
+ * are empty, unsynced names and removals undone).
  *
  * Threads: calls count from any thread; the file calls come from one at a time.
  */
@@ -34,7 +34,8 @@ struct crash {
 	bool lose_unsynced;
 	struct crash_change changes[CRASH_CHANGES_MAX];
 	unsigned int change_count;
-	int unsynced_fds[CRASH_CHANGES_MAX]; /* own descriptors of files with unsynced data, by ino */
+	/* own descriptors of files with unsynced data, by ino */
+	int unsynced_fds[CRASH_CHANGES_MAX];
 	ino_t unsynced_inos[CRASH_CHANGES_MAX];
 	unsigned int unsynced_count;
 };
@@ -50,7 +51,8 @@ static inline bool crash_happened(const struct crash *k)
 	return k->calls >= k->stop_at;
 }
 
-static inline struct crash_change *crash_change_add(struct crash *k, enum crash_change_kind kind, const char *name)
+static inline struct crash_change *crash_change_add(struct crash *k, enum crash_change_kind kind,
+						    const char *name)
 {
 	struct crash_change *ch = &k->changes[k->change_count++];
 

@@ -2,8 +2,9 @@
 #ifndef KVFS_TESTS_NODE_CRASH_H
 #define KVFS_TESTS_NODE_CRASH_H
 /*
- * A volume for a crash test of a whole node: superblock, key and checkpoints in a temporary directory, the log on the
- * model medium; both count their calls in one struct crash and stop together at the n-th.
+ * A volume for a crash test of a whole node: superblock, key and checkpoints in a temporary
+ * directory, the log on the model medium; both count their calls in one struct crash and stop
+ * together at the n-th.
  */
 #include "fs/node.h"
 #include "log/logdev_fault.h"
@@ -34,8 +35,8 @@ static struct logdev_ops crash_log_ops;       /* logdev_fault_ops, counted */
 static inline void crash_log_strike(struct crash_volume *v, unsigned call)
 {
 	static const enum logdev_fault_kind kinds[] = {
-		LOGDEV_FAULT_CRASH, LOGDEV_FAULT_CRASH_AFTER, LOGDEV_FAULT_TEAR_PREFIX, LOGDEV_FAULT_TEAR_FLIP,
-		LOGDEV_FAULT_TEAR_STALE,
+		LOGDEV_FAULT_CRASH,	LOGDEV_FAULT_CRASH_AFTER, LOGDEV_FAULT_TEAR_PREFIX,
+		LOGDEV_FAULT_TEAR_FLIP, LOGDEV_FAULT_TEAR_STALE,
 	};
 	uint64_t dice = (v->seed + call) * 0x9e3779b97f4a7c15ULL;
 	struct logdev_fault fault = {
@@ -129,9 +130,14 @@ static inline void crash_volume_make(struct crash_volume *v, uint64_t seed, bool
 	ck_assert_int_ge(v->dirfd, 0);
 	crash_volume_write_super(v);
 	ck_assert_int_eq(mkdirat(v->dirfd, CKPT_DIR_NAME, 0700), 0);
-	v->crash = (struct crash){ .dirfd = v->dirfd, .stop_at = UINT_MAX, .lose_unsynced = lose_unsynced };
-	v->hooks = (struct ckpt_hooks){ .ops = &crash_file_ops, .ops_ctx = &v->crash, .seg_bytes = 300000,
-					.no_uring = true, .no_direct = true };
+	v->crash = (struct crash){ .dirfd = v->dirfd,
+				   .stop_at = UINT_MAX,
+				   .lose_unsynced = lose_unsynced };
+	v->hooks = (struct ckpt_hooks){ .ops = &crash_file_ops,
+					.ops_ctx = &v->crash,
+					.seg_bytes = 300000,
+					.no_uring = true,
+					.no_direct = true };
 	v->media = (struct node_media){ .log = &crash_log_ops, .ckpt = &v->hooks };
 	crash_log_setup(v);
 	options_init(&v->opt, OPTIONS_MOUNT);
@@ -141,7 +147,8 @@ static inline void crash_volume_make(struct crash_volume *v, uint64_t seed, bool
 	v->opt.min_mirrors = 0;
 }
 
-static inline int crash_volume_remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+static inline int crash_volume_remove_one(const char *path, const struct stat *st, int flag,
+					  struct FTW *ftw)
 {
 	return remove(path);
 }

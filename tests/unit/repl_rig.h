@@ -65,7 +65,8 @@ struct rig_node {
 	uint32_t node_id;
 };
 
-static inline void rig_node_open(struct rig_node *n, const char *dir, const char *name, uint32_t node_id)
+static inline void rig_node_open(struct rig_node *n, const char *dir, const char *name,
+				 uint32_t node_id)
 {
 	struct oplog_config cfg = { .node_id = node_id, .format_version = 1 };
 	struct oplog_range range;
@@ -182,7 +183,8 @@ static inline int rig_resync_begin(void *ctx)
 	return err ? err : oplog_restart(n->log, 1, 1);
 }
 
-static inline int rig_image_item(void *ctx, uint64_t seg, uint8_t type, const void *data, size_t len)
+static inline int rig_image_item(void *ctx, uint64_t seg, uint8_t type, const void *data,
+				 size_t len)
 {
 	struct rig_node *n = ctx;
 
@@ -308,8 +310,9 @@ static inline int rig_note_sync(void *ctx, uint32_t node_id, bool in)
 	return 0;
 }
 
-static inline struct primary_config rig_primary_config(struct rig_node *n, const struct addr *mirrors,
-							unsigned count, unsigned lanes)
+static inline struct primary_config rig_primary_config(struct rig_node *n,
+						       const struct addr *mirrors, unsigned count,
+						       unsigned lanes)
 {
 	struct primary_config cfg = {
 		.node_id = n->node_id,
@@ -330,8 +333,8 @@ static inline struct primary_config rig_primary_config(struct rig_node *n, const
 	return cfg;
 }
 
-static inline void rig_commit_start(struct rig_node *n, enum commit_protocol protocol, unsigned min_mirrors,
-				    uint64_t timeout_ns)
+static inline void rig_commit_start(struct rig_node *n, enum commit_protocol protocol,
+				    unsigned min_mirrors, uint64_t timeout_ns)
 {
 	struct commit_config cfg = {
 		.protocol = protocol,
@@ -447,7 +450,8 @@ static inline void *rig_writer_main(void *arg)
 
 	for (unsigned i = 0; i < w->count; i++) {
 		while (i - w->done >= w->depth) {
-			ck_assert_msg(clock_mono_ns() < deadline, "writes hang: %u of %u", w->done, w->count);
+			ck_assert_msg(clock_mono_ns() < deadline, "writes hang: %u of %u", w->done,
+				      w->count);
 			sched_yield();
 		}
 		if (atomic_exchange(&w->n->want_checkpoint, false))
@@ -455,7 +459,8 @@ static inline void *rig_writer_main(void *arg)
 		rig_write(w->n, w->seed, &w->done, &w->failed, &w->freed);
 	}
 	while (w->freed < w->count) {
-		ck_assert_msg(clock_mono_ns() < deadline, "writes hang: %u of %u", w->done, w->count);
+		ck_assert_msg(clock_mono_ns() < deadline, "writes hang: %u of %u", w->done,
+			      w->count);
 		sched_yield();
 	}
 	return NULL;
@@ -463,7 +468,8 @@ static inline void *rig_writer_main(void *arg)
 
 /* Writes count records from each of two threads, each with up to depth outstanding. Returns how
  * many failed. */
-static inline unsigned rig_write_many(struct rig_node *n, unsigned count, unsigned depth, uint64_t seed)
+static inline unsigned rig_write_many(struct rig_node *n, unsigned count, unsigned depth,
+				      uint64_t seed)
 {
 	struct rig_writer w[2] = { 0 };
 
@@ -523,7 +529,8 @@ static inline void rig_open(struct rig *r, enum addr_kind kind)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	/* In memory where there is such a place: three logs on one disk would be all that is measured. */
+	/* In memory where there is such a place: three logs on one disk would be all
+	 * that is measured. */
 	if (access("/dev/shm", W_OK) == 0)
 		tmp = "/dev/shm";
 	snprintf(r->dir, sizeof(r->dir), "%s/kvfs-repl-XXXXXX", tmp ? tmp : "/tmp");

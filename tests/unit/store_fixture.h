@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_TESTS_STORE_FIXTURE_H
 #define KVFS_TESTS_STORE_FIXTURE_H
-/* A store with its memory, and one short function per record for tests. Each takes the lock itself. */
+/* A store with its memory, and one short function per record for tests. Each takes
+ * the lock itself. */
 #include "fs/store.h"
 
 #include <check.h>
@@ -73,8 +74,8 @@ static inline uint64_t fixture_next_ino(struct fixture *f)
 	return ino;
 }
 
-static inline int do_create_link(struct fixture *f, uint64_t parent, const char *name, uint32_t mode,
-				 const char *target)
+static inline int do_create_link(struct fixture *f, uint64_t parent, const char *name,
+				 uint32_t mode, const char *target)
 {
 	struct record r = { .opcode = RECORD_CREATE, .ino = fixture_next_ino(f), .gen = 1 };
 
@@ -102,7 +103,8 @@ static inline uint64_t make(struct fixture *f, uint64_t parent, const char *name
 	return ino;
 }
 
-static inline int do_write(struct fixture *f, uint64_t ino, uint64_t off, const void *data, uint32_t len)
+static inline int do_write(struct fixture *f, uint64_t ino, uint64_t off, const void *data,
+			   uint32_t len)
 {
 	struct record r = { .opcode = RECORD_WRITE, .ino = ino, .data = data, .data_len = len };
 
@@ -128,7 +130,8 @@ static inline int do_link(struct fixture *f, uint64_t ino, uint64_t parent, cons
 	return fixture_apply(f, &r);
 }
 
-static inline int do_unlink(struct fixture *f, uint64_t ino, uint64_t parent, const char *name, bool is_dir)
+static inline int do_unlink(struct fixture *f, uint64_t ino, uint64_t parent, const char *name,
+			    bool is_dir)
 {
 	struct record r = { .opcode = RECORD_UNLINK, .ino = ino };
 
@@ -138,8 +141,8 @@ static inline int do_unlink(struct fixture *f, uint64_t ino, uint64_t parent, co
 	return fixture_apply(f, &r);
 }
 
-static inline int do_rename(struct fixture *f, uint64_t ino, uint64_t from, const char *name, uint64_t to,
-			    const char *name2, uint64_t target, uint32_t flags)
+static inline int do_rename(struct fixture *f, uint64_t ino, uint64_t from, const char *name,
+			    uint64_t to, const char *name2, uint64_t target, uint32_t flags)
 {
 	struct record r = { .opcode = RECORD_RENAME, .ino = ino };
 
@@ -152,7 +155,8 @@ static inline int do_rename(struct fixture *f, uint64_t ino, uint64_t from, cons
 	return fixture_apply(f, &r);
 }
 
-static inline int do_fallocate(struct fixture *f, uint64_t ino, uint32_t mode, uint64_t off, uint64_t len)
+static inline int do_fallocate(struct fixture *f, uint64_t ino, uint32_t mode, uint64_t off,
+			       uint64_t len)
 {
 	struct record r = { .opcode = RECORD_FALLOCATE, .ino = ino };
 
@@ -162,8 +166,8 @@ static inline int do_fallocate(struct fixture *f, uint64_t ino, uint32_t mode, u
 	return fixture_apply(f, &r);
 }
 
-static inline int do_copy(struct fixture *f, uint64_t src, uint64_t src_off, uint64_t dst, uint64_t dst_off,
-			  uint64_t len)
+static inline int do_copy(struct fixture *f, uint64_t src, uint64_t src_off, uint64_t dst,
+			  uint64_t dst_off, uint64_t len)
 {
 	struct record r = { .opcode = RECORD_COPY, .ino = dst };
 
@@ -174,7 +178,8 @@ static inline int do_copy(struct fixture *f, uint64_t src, uint64_t src_off, uin
 	return fixture_apply(f, &r);
 }
 
-static inline int do_setxattr(struct fixture *f, uint64_t ino, const char *name, const void *value, uint32_t len)
+static inline int do_setxattr(struct fixture *f, uint64_t ino, const char *name, const void *value,
+			      uint32_t len)
 {
 	struct record r = { .opcode = RECORD_SETXATTR, .ino = ino, .data = value, .data_len = len };
 
@@ -225,7 +230,8 @@ static inline uint64_t lookup(struct fixture *f, uint64_t parent, const char *na
 }
 
 /* Reads [off, off+len) into buf; the number of bytes. */
-static inline uint64_t read_value(struct fixture *f, uint64_t ino, uint64_t off, void *buf, uint64_t len)
+static inline uint64_t read_value(struct fixture *f, uint64_t ino, uint64_t off, void *buf,
+				  uint64_t len)
 {
 	uint8_t *p = buf;
 	struct inode *in;
@@ -251,7 +257,8 @@ static inline uint64_t read_value(struct fixture *f, uint64_t ino, uint64_t off,
 }
 
 /* The next entry's cookie, its name in text; 0: end. */
-static inline uint64_t read_entry(struct fixture *f, uint64_t dir, uint64_t after, char text[256], uint64_t *ret_ino)
+static inline uint64_t read_entry(struct fixture *f, uint64_t dir, uint64_t after, char text[256],
+				  uint64_t *ret_ino)
 {
 	struct store_dirent e;
 	uint64_t cookie = 0;

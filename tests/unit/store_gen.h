@@ -2,8 +2,8 @@
 #ifndef KVFS_TESTS_STORE_GEN_H
 #define KVFS_TESTS_STORE_GEN_H
 /*
- * Random operations of every opcode on a store. Those that succeed are kept, so that another store can be
- * brought to the state at any LSN by replaying them. The seed decides everything.
+ * Random operations of every opcode on a store. Those that succeed are kept, so that another store
+ * can be brought to the state at any LSN by replaying them. The seed decides everything.
  */
 #include "tests/unit/store_fixture.h"
 
@@ -90,9 +90,11 @@ static inline uint64_t gen_inode(struct gen *g, uint32_t type)
 	for (unsigned i = 0; i < 60; i++) {
 		uint64_t next = store_next_ino_locked(g->f->st);
 		uint64_t range = gen_random(g, 2) && next > 300 ? 300 : next;
-		const struct inode *in = store_inode_locked(g->f->st, next - 1 - gen_random(g, range));
+		const struct inode *in =
+			store_inode_locked(g->f->st, next - 1 - gen_random(g, range));
 
-		if (in && (!type || (in->mode & S_IFMT) == type) && (type != S_IFDIR || in->nlink)) {
+		if (in && (!type || (in->mode & S_IFMT) == type) &&
+		    (type != S_IFDIR || in->nlink)) {
 			found = in->ino;
 			break;
 		}
@@ -139,7 +141,8 @@ static inline void gen_any_name(struct gen *g, char *text)
 
 static inline void gen_create_record(struct gen *g, struct record *r)
 {
-	static const uint32_t types[] = { S_IFREG, S_IFREG, S_IFREG, S_IFREG, S_IFDIR, S_IFLNK, S_IFIFO, S_IFCHR };
+	static const uint32_t types[] = { S_IFREG, S_IFREG, S_IFREG, S_IFREG,
+					  S_IFDIR, S_IFLNK, S_IFIFO, S_IFCHR };
 
 	r->opcode = RECORD_CREATE;
 	r->ino = fixture_next_ino(g->f);
@@ -211,14 +214,18 @@ static inline void gen_rename_record(struct gen *g, struct record *r)
 
 static inline void gen_fallocate_record(struct gen *g, struct record *r)
 {
-	static const uint32_t modes[] = { 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-					  FALLOC_FL_ZERO_RANGE, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE };
+	static const uint32_t modes[] = { 0, FALLOC_FL_KEEP_SIZE,
+					  FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					  FALLOC_FL_ZERO_RANGE,
+					  FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE };
 
 	r->opcode = RECORD_FALLOCATE;
 	r->ino = gen_inode(g, S_IFREG);
 	r->u.fallocate.mode = modes[gen_random(g, 5)];
-	r->u.fallocate.offset = gen_random(g, 2) ? gen_random(g, 3000) : gen_random(g, g->large_max);
-	r->u.fallocate.length = 1 + (gen_random(g, 2) ? gen_random(g, 3000) : gen_random(g, 200000));
+	r->u.fallocate.offset = gen_random(g, 2) ? gen_random(g, 3000) :
+						   gen_random(g, g->large_max);
+	r->u.fallocate.length =
+		1 + (gen_random(g, 2) ? gen_random(g, 3000) : gen_random(g, 200000));
 }
 
 static inline void gen_copy_record(struct gen *g, struct record *r)
@@ -273,11 +280,12 @@ static inline void gen_link_or_free_record(struct gen *g, struct record *r)
 /* One random operation; it may be refused. */
 static inline void gen_step(struct gen *g)
 {
-	static void (*const makers[])(struct gen *g, struct record *r) = {
-		gen_create_record, gen_create_record, gen_create_record, gen_write_record, gen_write_record,
-		gen_write_record, gen_setattr_record, gen_unlink_record, gen_unlink_record, gen_rename_record,
-		gen_fallocate_record, gen_copy_record, gen_xattr_record, gen_link_or_free_record,
-		gen_link_or_free_record,
+	static void (*const makers[])(struct gen * g, struct record * r) = {
+		gen_create_record,  gen_create_record,	     gen_create_record,
+		gen_write_record,   gen_write_record,	     gen_write_record,
+		gen_setattr_record, gen_unlink_record,	     gen_unlink_record,
+		gen_rename_record,  gen_fallocate_record,    gen_copy_record,
+		gen_xattr_record,   gen_link_or_free_record, gen_link_or_free_record,
 	};
 	struct record r = { 0 };
 

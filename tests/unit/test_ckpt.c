@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints through the public interface: what is written comes back, and only when it is whole. */
+/* Checkpoints through the public interface: what is written comes back, and only when
+ * it is whole. */
 #include "log/ckpt_internal.h"
 
 #include "tests/unit/ckpt_fixture.h"
@@ -300,7 +301,8 @@ START_TEST(copied_files_load)
 }
 END_TEST
 
-/* Fails in the middle of a checkpoint larger than the room; the one before stays, and room is back. */
+/* Fails in the middle of a checkpoint larger than the room; the one before stays, and
+ * room is back. */
 static void expect_failure(int expected)
 {
 	struct ckpt_info info, infos[2];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store stops at every n-th call that changes media, for every n, and is opened again. Two ways in
- * which a machine may go down: all that was asked for reached the medium, or only what had been synced
- * did (unsynced files are empty, unsynced names and removals undone). Either way the checkpoint before
- * or the new one must be there in full, and the next one must succeed.
+ * The store stops at every n-th call that changes media, for every n, and is opened again. Two ways
+ * in which a machine may go down: all that was asked for reached the medium, or only what had been
+ * synced did (unsynced files are empty, unsynced names and removals undone). Either way the
+ * checkpoint before or the new one must be there in full, and the next one must succeed.
  */
 #include "tests/unit/ckpt_fixture.h"
 #include "tests/unit/crash_files.h"
@@ -11,7 +11,8 @@
 
 #include <limits.h>
 
-/* Checkpoints of 20 items more each; the third drops the first's segments. Stops at the first error. */
+/* Checkpoints of 20 items more each; the third drops the first's segments. Stops at
+ * the first error. */
 static unsigned int workload(struct ckpt *c)
 {
 	unsigned int done = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commit queue over the real operation log on the model medium, with links that the test acknowledges. */
+/* The commit queue over the real operation log on the model medium, with links that
+ * the test acknowledges. */
 #include "replication/commit.h"
 
 #include "common/clock.h"
@@ -86,7 +87,9 @@ static void teardown(void)
 /* Seals t as the next operation and queues it; drive is the caller's. */
 static void submit(struct test_op *t, uint32_t data_len, uint64_t deadline_ns)
 {
-	struct record r = { .opcode = RECORD_WRITE, .ino = 7, .data = t->data, .data_len = data_len };
+	struct record r = {
+		.opcode = RECORD_WRITE, .ino = 7, .data = t->data, .data_len = data_len
+	};
 
 	t->op.ops = &test_ops;
 	t->op.head = t->head;
@@ -117,10 +120,10 @@ static void wait_lsn(struct test_op *t, uint64_t lsn)
 	commit_wait(commit, &t->op);
 }
 
-#define ANSWERED(t, e)                                                                                       \
-	do {                                                                                                 \
-		ck_assert_int_eq(atomic_load(&(t)->completed), 1);                                           \
-		ck_assert_int_eq(atomic_load(&(t)->err), (e));                                               \
+#define ANSWERED(t, e)                                                                             \
+	do {                                                                                       \
+		ck_assert_int_eq(atomic_load(&(t)->completed), 1);                                 \
+		ck_assert_int_eq(atomic_load(&(t)->err), (e));                                     \
 	} while (0)
 #define WAITING(t) ck_assert_int_eq(atomic_load(&(t)->completed), 0)
 
@@ -289,7 +292,8 @@ START_TEST(a_failed_log_fails_everything)
 	setup(&logdev_fault_ops, COMMIT_PROTOCOL_C, 0);
 	run(&a, 10);
 	ANSWERED(&a, 0);
-	logdev_fault_arm(&(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .at = 1, .error = -EIO });
+	logdev_fault_arm(
+		&(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .at = 1, .error = -EIO });
 	submit(&b, 10, clock_mono_ns() + TIMEOUT_NS);
 	wait_lsn(&w, 2);
 	commit_drive(commit);
@@ -412,7 +416,8 @@ START_TEST(threads_share_appends_and_every_operation_is_answered_once)
 	ck_assert_int_eq(thread_start(&checkpointer, "kv-test-ckpt", crowd_checkpointer, &stop), 0);
 	for (unsigned i = 0; i < CROWD; i++) {
 		crowd[i].ops = calloc(CROWD_OPS, sizeof(struct test_op));
-		ck_assert_int_eq(thread_start(&crowd[i].thread, "kv-test", crowd_main, &crowd[i]), 0);
+		ck_assert_int_eq(thread_start(&crowd[i].thread, "kv-test", crowd_main, &crowd[i]),
+				 0);
 	}
 	for (unsigned i = 0; i < CROWD; i++)
 		pthread_join(crowd[i].thread, NULL);
@@ -444,7 +449,8 @@ static int admit_once(uint32_t bytes, uint64_t deadline_ns)
 	return err;
 }
 
-/* Paced, admissions have their turns; urgent ones and those past their deadline don't wait for them. */
+/* Paced, admissions have their turns; urgent ones and those past their deadline don't
+ * wait for them. */
 START_TEST(paces_admissions)
 {
 	uint64_t began;
@@ -468,7 +474,8 @@ START_TEST(paces_admissions)
 }
 END_TEST
 
-/* A pool held for a mirror is left alone by who switches as he likes, and taken when records need room. */
+/* A pool held for a mirror is left alone by who switches as he likes, and taken when
+ * records need room. */
 START_TEST(a_hold_never_costs_room)
 {
 	static struct test_op t;

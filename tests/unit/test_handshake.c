@@ -291,9 +291,13 @@ START_TEST(replay_is_refused)
 	ck_assert_int_eq(dial_through(&m, &a), 0);
 	pair(fds);
 	answer_start(&again, fds[1]);
-	ck_assert_int_eq(control_send(fds[0], REPL_HELLO, m.keep[0], sizeof(struct repl_hello), soon(), NULL), 0);
+	ck_assert_int_eq(control_send(fds[0], REPL_HELLO, m.keep[0], sizeof(struct repl_hello),
+				      soon(), NULL),
+			 0);
 	ck_assert_int_eq(control_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), 0);
-	ck_assert_int_eq(control_send(fds[0], REPL_JOIN, m.keep[2], sizeof(struct repl_join), soon(), NULL), 0);
+	ck_assert_int_eq(control_send(fds[0], REPL_JOIN, m.keep[2], sizeof(struct repl_join),
+				      soon(), NULL),
+			 0);
 	pthread_join(again.thread, NULL);
 	ck_assert_int_eq(again.result, -EKEYREJECTED);
 	close(fds[0]);
@@ -306,8 +310,10 @@ START_TEST(nonsense)
 	static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 	struct repl_frame h = { .magic = htobe32(REPL_MAGIC), .version = htobe16(REPL_VERSION + 1),
 				.type = htobe16(REPL_HELLO) };
-	struct repl_frame big = { .magic = htobe32(REPL_MAGIC), .version = htobe16(REPL_VERSION),
-				  .type = htobe16(REPL_HELLO), .len = htobe32(REPL_SMALL_BYTES_MAX + 1) };
+	struct repl_frame big = { .magic = htobe32(REPL_MAGIC),
+				  .version = htobe16(REPL_VERSION),
+				  .type = htobe16(REPL_HELLO),
+				  .len = htobe32(REPL_SMALL_BYTES_MAX + 1) };
 	const struct {
 		const void *bytes;
 		size_t len;
@@ -324,7 +330,8 @@ START_TEST(nonsense)
 
 		pair(fds);
 		answer_start(&a, fds[1]);
-		ck_assert_int_eq(write(fds[0], cases[i].bytes, cases[i].len), (ssize_t)cases[i].len);
+		ck_assert_int_eq(write(fds[0], cases[i].bytes, cases[i].len),
+				 (ssize_t)cases[i].len);
 		pthread_join(a.thread, NULL);
 		ck_assert_int_eq(a.result, cases[i].err);
 		close(fds[0]);
@@ -341,7 +348,8 @@ START_TEST(silence_has_a_deadline)
 	int fds[2];
 
 	pair(fds);
-	ck_assert_int_eq(handshake_dial(&h, fds[0], uuid, &a_join, began + 200 * NSEC_PER_MSEC, &w), -ETIMEDOUT);
+	ck_assert_int_eq(handshake_dial(&h, fds[0], uuid, &a_join, began + 200 * NSEC_PER_MSEC, &w),
+			 -ETIMEDOUT);
 	ck_assert_uint_lt(clock_mono_ns() - began, 2 * NSEC_PER_SEC);
 	close(fds[0]);
 	close(fds[1]);
@@ -355,8 +363,12 @@ START_TEST(ack_slots)
 
 	ck_assert(!ack_scan(window, 0, &a));
 	for (uint64_t seq = 1; seq <= 300; seq++) {
-		struct ack w = { .sequence = seq, .received_lsn = seq + 2, .durable_lsn = seq + 1,
-				 .applied_lsn = seq, .ring_freed = seq * 64, .heartbeats = seq / 10 };
+		struct ack w = { .sequence = seq,
+				 .received_lsn = seq + 2,
+				 .durable_lsn = seq + 1,
+				 .applied_lsn = seq,
+				 .ring_freed = seq * 64,
+				 .heartbeats = seq / 10 };
 
 		ack_encode(&w, window + ack_slot_offset(seq));
 		/* looked at now and then, up to more than a lap later */
@@ -377,7 +389,9 @@ END_TEST
 
 START_TEST(ack_rejects)
 {
-	const struct ack good = { .sequence = 5, .received_lsn = 9, .durable_lsn = 8, .applied_lsn = 7 };
+	const struct ack good = {
+		.sequence = 5, .received_lsn = 9, .durable_lsn = 8, .applied_lsn = 7
+	};
 	struct ack bad = good, a;
 	uint8_t buf[sizeof(struct repl_ack)];
 

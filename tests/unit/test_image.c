@@ -88,7 +88,9 @@ static void setup(void)
 	ck_assert_ptr_nonnull(mkdtemp(w.path));
 	w.dirfd = open(w.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(ckpt_open(w.dirfd, true, uuid, &w.c), 0);
-	w.hooks = (struct ckpt_hooks){ .ops = &file_ops, .ops_ctx = &w, .seg_bytes = 1 << 20, .no_uring = true };
+	w.hooks = (struct ckpt_hooks){
+		.ops = &file_ops, .ops_ctx = &w, .seg_bytes = 1 << 20, .no_uring = true
+	};
 	ckpt_set_hooks(w.c, &w.hooks);
 	fixture_open(&w.f, ARENA, 100000);
 	fixture_open(&w.replayed, ARENA, 100000);
@@ -237,7 +239,10 @@ static void change_survivors(void *ctx, uint64_t done, uint64_t total)
 	if ((*calls)++)
 		return;
 	for (unsigned i = 0; i < SURVIVORS; i++) {
-		struct record r = { .opcode = RECORD_WRITE, .ino = FIRST_INO + i, .data = "changed", .data_len = 7 };
+		struct record r = { .opcode = RECORD_WRITE,
+				    .ino = FIRST_INO + i,
+				    .data = "changed",
+				    .data_len = 7 };
 
 		apply_kept(&r);
 	}
@@ -280,7 +285,8 @@ START_TEST(objects_change_while_their_segment_is_cleaned)
 }
 END_TEST
 
-/* Nothing is lost when a checkpoint fails, wherever it does; some go on after the failed one is undone. */
+/* Nothing is lost when a checkpoint fails, wherever it does; some go on after the failed
+ * one is undone. */
 START_TEST(failures_lose_nothing)
 {
 	struct ckpt_info info;
@@ -340,8 +346,9 @@ START_TEST(checkpoint_after_loading_is_incremental)
 	ck_assert_mem_eq(expect, got, 16);
 	fixture_open(&loaded, ARENA, 10);
 	ck_assert_int_eq(image_load(store_image(loaded.st), w.c,
-				    &(struct ckpt_info){ .first_seg = 1, .last_seg = 0, .lsn = 9 }, NULL, NULL,
-				    &why), 0);
+				    &(struct ckpt_info){ .first_seg = 1, .last_seg = 0, .lsn = 9 },
+				    NULL, NULL, &why),
+			 0);
 	ck_assert_uint_eq(lookup(&loaded, STORE_ROOT_INO, "x"), 0);
 	fixture_close(&loaded);
 }
@@ -352,7 +359,8 @@ static void *writer_thread(void *arg)
 	struct ckpt_info *infos = arg;
 
 	for (unsigned i = 0; i < 4; i++)
-		ck_assert_int_eq(image_write(store_image(w.f.st), w.c, 1, NULL, NULL, &infos[i]), 0);
+		ck_assert_int_eq(image_write(store_image(w.f.st), w.c, 1, NULL, NULL, &infos[i]),
+				 0);
 	return NULL;
 }
 

@@ -133,7 +133,8 @@ END_TEST
 
 START_TEST(io_error)
 {
-	crash_at_every_operation((struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .error = -EIO });
+	crash_at_every_operation(
+		(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .error = -EIO });
 }
 END_TEST
 
@@ -217,7 +218,8 @@ START_TEST(injector_behaviour)
 	ck_assert_int_eq(logdev_fault_ops.append(dev, iov, 2), 0);
 	ck_assert(logdev_fault_struck());
 	ck_assert_mem_eq(logdev_fault_ops.base(dev), "012345678901234\xca\xc9\xc8\xc7\xc6", 20);
-	logdev_fault_arm(&(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .at = 1, .error = -EIO });
+	logdev_fault_arm(
+		&(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .at = 1, .error = -EIO });
 	ck_assert_int_eq(logdev_fault_ops.check(dev), -EIO);
 	ck_assert_int_eq(logdev_fault_ops.check(dev), 0);
 	ck_assert_uint_eq(logdev_fault_count(), 2);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node without FUSE and without a peer: which state it recovers, and a mirror's hooks called as kv-mirror does. */
+/* A node without FUSE and without a peer: which state it recovers, and a mirror's hooks called
+ * as kv-mirror does. */
 #include "tests/unit/node_crash.h"
 
 #include "common/crc32c.h"
@@ -53,12 +54,16 @@ static uint64_t put(struct node *n, uint64_t epoch)
 {
 	uint8_t head[RECORD_HEAD_MAX];
 	char name[32];
-	struct record r = { .opcode = RECORD_CREATE, .gen = 1, .timestamp_ns = 1000, .lsn = node_lsn(n) + 1,
-			    .epoch = epoch, .name = name };
+	struct record r = { .opcode = RECORD_CREATE,
+			    .gen = 1,
+			    .timestamp_ns = 1000,
+			    .lsn = node_lsn(n) + 1,
+			    .epoch = epoch,
+			    .name = name };
 	struct iovec iov = { .iov_base = head };
 
-	r.name_len = (uint32_t)snprintf(name, sizeof(name), "file-%llu-%llu", (unsigned long long)epoch,
-					(unsigned long long)r.lsn);
+	r.name_len = (uint32_t)snprintf(name, sizeof(name), "file-%llu-%llu",
+					(unsigned long long)epoch, (unsigned long long)r.lsn);
 	store_lock(n->store);
 	r.ino = store_next_ino_locked(n->store);
 	store_unlock(n->store);
@@ -83,7 +88,8 @@ static void put_many(struct node *n, unsigned count, uint64_t epoch)
 		put(n, epoch);
 }
 
-/* A checkpoint whose files are sound and whose items are not: what an earlier version's error may have left. */
+/* A checkpoint whose files are sound and whose items are not: what an earlier version's error
+ * may have left. */
 static void bad_checkpoint(struct node *n)
 {
 	struct iovec iov = { .iov_base = (void *)"nonsense", .iov_len = 8 };
@@ -127,7 +133,8 @@ START_TEST(rejected_checkpoint_is_no_base)
 }
 END_TEST
 
-/* What a resync leaves in the directory: the image of a primary that has count files, of the given epoch. */
+/* What a resync leaves in the directory: the image of a primary that has count files, of
+ * the given epoch. */
 static void receive_image(struct node *n, unsigned count, uint64_t epoch)
 {
 	struct store_config cfg = { .inodes_max = n->inodes_max };
@@ -139,8 +146,12 @@ static void receive_image(struct node *n, unsigned count, uint64_t epoch)
 	ck_assert_ptr_nonnull(st);
 	for (i = 1; i <= count; i++) {
 		char name[32];
-		struct record r = { .opcode = RECORD_CREATE, .gen = 1, .timestamp_ns = 1000, .lsn = i,
-				    .epoch = epoch, .name = name };
+		struct record r = { .opcode = RECORD_CREATE,
+				    .gen = 1,
+				    .timestamp_ns = 1000,
+				    .lsn = i,
+				    .epoch = epoch,
+				    .name = name };
 
 		r.name_len = (uint32_t)snprintf(name, sizeof(name), "other-%u", i);
 		store_lock(st);
@@ -195,8 +206,9 @@ static enum volume_state state_on_media(void)
 	return state;
 }
 
-/* The connection was lost between begin and install, in an older epoch's image; the next primary's log reaches back
- * to LSN 1, so that it sends the log. _i: kvfs mirror is started again in between. */
+/* The connection was lost between begin and install, in an older epoch's image; the next primary's
+ * log reaches back to LSN 1, so that it sends the log. _i: kvfs mirror is started
+ * again in between. */
 START_TEST(catches_up_after_half_a_resync)
 {
 	struct node *n;
@@ -212,7 +224,8 @@ START_TEST(catches_up_after_half_a_resync)
 	if (_i) {
 		node_close(n);
 		n = node_start();
-		ck_assert_int_eq(state_on_media(), VOLUME_RESYNCING); /* empty: not to be promoted */
+		/* empty: not to be promoted */
+		ck_assert_int_eq(state_on_media(), VOLUME_RESYNCING);
 	}
 	ck_assert_uint_eq(node_lsn(n), 0);
 	ck_assert_uint_eq(oplog_last_lsn(n->log), 0);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole node (log, checkpoints, store, commit queue; all but FUSE) is stopped at its n-th call that changes media,
- * for every n: log appends (whole, torn, with a wrong byte, with old bytes), rewinds, and each file call of a
- * checkpoint. It is then recovered by its own code, which is stopped in turn at its first call, its second, and so
- * on until it comes through. Every acknowledged record must be there, and nothing but what was in flight beyond.
+ * A whole node (log, checkpoints, store, commit queue; all but FUSE) is stopped at its n-th call
+ * that changes media, for every n: log appends (whole, torn, with a wrong byte, with old bytes),
+ * rewinds, and each file call of a checkpoint. It is then recovered by its own code, which is
+ * stopped in turn at its first call, its second, and so on until it comes through. Every
+ * acknowledged record must be there, and nothing but what was in flight beyond.
  *
- * Records are made once and kept by store_gen.h; the digest of the state after each is the model. Without
- * KVFS_TEST_LONG=1 n goes in steps, over one seed.
+ * Records are made once and kept by store_gen.h; the digest of the state after each is the model.
+ * Without KVFS_TEST_LONG=1 n goes in steps, over one seed.
  */
 #include "tests/unit/node_crash.h"
 
@@ -63,7 +64,8 @@ static void progress_init(struct progress *p, uint64_t lsn)
 	pthread_cond_init(&p->changed, NULL);
 }
 
-/* All that was submitted has got its answer, whichever thread gives it. True: each was acknowledged. */
+/* All that was submitted has got its answer, whichever thread gives it. True:
+ * each was acknowledged. */
 static bool progress_wait(struct progress *p)
 {
 	bool all;
@@ -103,7 +105,8 @@ static void crash_op_release(struct op *op)
 
 static struct crash_op *crash_op_new(const struct record *r, struct progress *p)
 {
-	static const struct op_ops ops = { .complete = crash_op_complete, .release = crash_op_release };
+	static const struct op_ops ops = { .complete = crash_op_complete,
+					   .release = crash_op_release };
 	size_t head_bytes = record_head_bytes(r);
 	struct crash_op *o = calloc(1, sizeof(*o) + head_bytes + r->data_len);
 
@@ -154,14 +157,16 @@ static bool crash_submit(struct crash_volume *v, struct node *n, const struct re
 	ck_assert_int_eq(store_apply_locked(n->store, &r, NULL), 0);
 	o->op.lsn = r.lsn;
 	record_encode_head(&r, o->head);
-	record_seal(o->head, o->op.head_len, r.lsn, r.epoch, crc32c(0, r.data, r.data_len), r.data_len);
+	record_seal(o->head, o->op.head_len, r.lsn, r.epoch, crc32c(0, r.data, r.data_len),
+		    r.data_len);
 	commit_enqueue(n->commit, &o->op);
 	store_unlock(n->store);
 	p->submitted = r.lsn;
 	return true;
 }
 
-/* Records in groups, checkpoints beside them and between them; ends at the last record or at the crash. */
+/* Records in groups, checkpoints beside them and between them; ends at the last record or
+ * at the crash. */
 static void run_load(struct crash_volume *v, struct model *m, struct node *n, struct progress *p)
 {
 	unsigned group = 0, groups = 0;
@@ -219,7 +224,9 @@ static struct node *recover(struct crash_volume *v)
 		crash_volume_restart(v, stop_at);
 		err = node_open(&v->opt, v->path, &v->media, &n, why);
 		if (!err && crash_happened(&v->crash)) {
-			node_close(n); /* it did not need what failed (old files to remove), but the machine is down */
+			/* it did not need what failed (old files to remove), but the
+			 * machine is down */
+			node_close(n);
 			continue;
 		}
 		if (!err)

@@ -251,7 +251,8 @@ START_TEST(failed_append_kills_the_log)
 	logdev_fault_wrap(&logdev_mem_ops);
 	log = util_open(&logdev_fault_ops, -1, &util_cfg, &range);
 	ck_assert_int_eq(oplog_start(log, 1, 1), 0);
-	logdev_fault_arm(&(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .at = 1, .error = -EIO });
+	logdev_fault_arm(
+		&(struct logdev_fault){ .kind = LOGDEV_FAULT_ERROR, .at = 1, .error = -EIO });
 	ck_assert_int_eq(oplog_check(log), -EIO);
 	ck_assert_int_eq(util_append(log, 1, 1, 1, DATA_MAX, false), -EIO);
 	ck_assert_int_eq(oplog_switch(log, 1), -EIO);

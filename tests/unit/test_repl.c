@@ -6,7 +6,8 @@
 
 static struct rig rig;
 
-static void run_live(enum addr_kind kind, unsigned mirrors, unsigned lanes, enum commit_protocol protocol)
+static void run_live(enum addr_kind kind, unsigned mirrors, unsigned lanes,
+		     enum commit_protocol protocol)
 {
 	rig_open(&rig, kind);
 	rig_commit_start(&rig.p, protocol, mirrors, RIG_TIMEOUT_NS);
@@ -56,8 +57,8 @@ static const struct fault_case {
 	{ { .seed = 4, .corrupt_permille = 1 }, true },
 	{ { .seed = 5, .peer_gone_at = 900 }, true },
 	{ { .seed = 6, .stall_at = 300, .stall_ns = 300 * NSEC_PER_MSEC }, false },
-	{ { .seed = 7, .delay_permille = 100, .delay_max_ns = 200 * NSEC_PER_USEC, .short_permille = 50,
-	    .kill_lane_at = 1500, .corrupt_permille = 1 }, true },
+	{ { .seed = 7, .delay_permille = 100, .delay_max_ns = 200 * NSEC_PER_USEC,
+	    .short_permille = 50, .kill_lane_at = 1500, .corrupt_permille = 1 }, true },
 };
 #define FAULTS (int)(sizeof(faults) / sizeof(faults[0]))
 
@@ -166,7 +167,8 @@ START_TEST(restarts_under_load)
 }
 END_TEST
 
-/* Several pools' worth of records: both logs are rewound behind checkpoints, and the mirror follows. */
+/* Several pools' worth of records: both logs are rewound behind checkpoints, and
+ * the mirror follows. */
 START_TEST(follows_over_many_pools)
 {
 	rig_open(&rig, ADDR_SHM);
@@ -209,7 +211,8 @@ START_TEST(resyncs)
 }
 END_TEST
 
-/* A primary of the given epoch that never had the mirror's records, with fewer of its own the higher less is. */
+/* A primary of the given epoch that never had the mirror's records, with fewer of its own the
+ * higher less is. */
 static void resync_from_another(uint64_t epoch, unsigned less)
 {
 	uint64_t mirror_lsn;
@@ -322,7 +325,8 @@ START_TEST(refuses_second_primary)
 	rig_wait_live(&rig, 1);
 	rig_commit_start(&rig.m[1], COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
 	cfg = rig_primary_config(&rig.m[1], &rig.m[0].listen, 1, 1);
-	ck_assert_int_eq(primary_create(rig.m[1].commit, rig.m[1].log, rig.m[1].ckpt, &cfg, &second), 0);
+	ck_assert_int_eq(
+		primary_create(rig.m[1].commit, rig.m[1].log, rig.m[1].ckpt, &cfg, &second), 0);
 	ck_assert_int_eq(primary_wait_live(second, 1, RIG_WAIT_NS, &why), -EBUSY);
 	ck_assert_msg(strstr(why, "busy"), "%s", why);
 	primary_destroy(second);
@@ -341,7 +345,8 @@ START_TEST(fails_below_min_mirrors)
 	rig.m[0].listen.port = 1; /* nobody there */
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, 300 * NSEC_PER_MSEC);
 	rig_primary_start(&rig, 1, 1, NULL);
-	ck_assert_int_eq(primary_wait_live(rig.p.primary, 1, 300 * NSEC_PER_MSEC, &why), -ETIMEDOUT);
+	ck_assert_int_eq(primary_wait_live(rig.p.primary, 1, 300 * NSEC_PER_MSEC, &why),
+			 -ETIMEDOUT);
 	ck_assert_msg(strstr(why, "127.0.0.1:1: cannot connect"), "%s", why);
 	rig_write(&rig.p, 0, &done, &failed, &freed);
 	while (!done)

@@ -70,8 +70,8 @@ static void open_with_two(unsigned count)
 		rig_expect_same(&rig.p, &rig.m[i]);
 }
 
-/* Whole histories, at different places in them: the log does it, however often the primary starts.
- */
+/* Whole histories, at different places in them: the log does it, however
+ * often the primary starts. */
 START_TEST(restart_needs_no_resync)
 {
 	struct addr addrs[2];

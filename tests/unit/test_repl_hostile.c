@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peers that misbehave: mirrors that acknowledge nonsense or free nothing, strangers at the mirror's
- * door, a mirror given twice, a record that does not apply. */
+/* Peers that misbehave: mirrors that acknowledge nonsense or free nothing, strangers at the
+ * mirror's door, a mirror given twice, a record that does not apply. */
 #include "common/byteorder.h"
 #include "replication/ack.h"
 #include "replication/control.h"
@@ -17,7 +17,8 @@ static struct transport_ops liar_ops;
 static void (*liar_change)(struct ack *a);
 static _Atomic unsigned liar_acks, liar_lies;
 
-static int liar_post(struct transport_ep *ep, unsigned lane, const struct transport_post *posts, unsigned n)
+static int liar_post(struct transport_ep *ep, unsigned lane, const struct transport_post *posts,
+		     unsigned n)
 {
 	struct ack a;
 
@@ -48,12 +49,14 @@ static void wait_for_error(const char *text)
 
 	do {
 		primary_stats(rig.p.primary, &s, 1);
-		ck_assert_msg(clock_mono_ns() < deadline, "waited for %s, have %s", text, s.last_error);
+		ck_assert_msg(clock_mono_ns() < deadline, "waited for %s, have %s", text,
+			      s.last_error);
 		usleep(500);
 	} while (!strstr(s.last_error, text));
 }
 
-/* The good session that follows an ended one clears its error, perhaps before anybody looks: its number stays. */
+/* The good session that follows an ended one clears its error, perhaps before anybody looks:
+ * its number stays. */
 static void wait_for_reconnect(void)
 {
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
@@ -61,7 +64,8 @@ static void wait_for_reconnect(void)
 
 	do {
 		primary_stats(rig.p.primary, &s, 1);
-		ck_assert_msg(clock_mono_ns() < deadline, "the session was not ended, last error: %s", s.last_error);
+		ck_assert_msg(clock_mono_ns() < deadline,
+			      "the session was not ended, last error: %s", s.last_error);
 		usleep(500);
 	} while (s.reconnects == 0);
 }
@@ -158,7 +162,8 @@ static int stranger(const void *bytes, size_t len)
 	int fd = -1, err;
 
 	/* -EAGAIN: a local socket whose backlog is full just now */
-	while ((err = dial_connect(&rig.m[0].listen, deadline, NULL, &fd)) == -EAGAIN && clock_mono_ns() < deadline)
+	while ((err = dial_connect(&rig.m[0].listen, deadline, NULL, &fd)) == -EAGAIN &&
+	       clock_mono_ns() < deadline)
 		sched_yield();
 	ck_assert_int_eq(err, 0);
 	if (len)
@@ -173,7 +178,8 @@ static int stranger_with_hello(void)
 	int fd = stranger(NULL, 0);
 
 	memcpy(hello.uuid, rig_uuid, sizeof(hello.uuid));
-	ck_assert_int_eq(control_send(fd, REPL_HELLO, &hello, sizeof(hello), clock_mono_ns() + RIG_WAIT_NS, NULL),
+	ck_assert_int_eq(control_send(fd, REPL_HELLO, &hello, sizeof(hello),
+				      clock_mono_ns() + RIG_WAIT_NS, NULL),
 			 0);
 	return fd;
 }
@@ -232,7 +238,8 @@ START_TEST(given_twice)
 	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 0), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	primary_stats(rig.p.primary, s, 2);
-	ck_assert_uint_le(s[good].reconnects, 1); /* the other one may have taken its place once, before it was refused */
+	/* the other one may have taken its place once, before it was refused */
+	ck_assert_uint_le(s[good].reconnects, 1);
 	ck_assert_int_eq(s[good].state, LINK_LIVE);
 	rig_close(&rig);
 }

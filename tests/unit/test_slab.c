@@ -221,7 +221,8 @@ static void *churn(void *arg)
 			*s = NULL;
 			continue;
 		}
-		if (slab_alloc(slab, 1 + (c->rng >> 20) % (1ULL << (c->rng >> 59)) % SLAB_SLOT_MAX, s) < 0)
+		if (slab_alloc(slab, 1 + (c->rng >> 20) % (1ULL << (c->rng >> 59)) % SLAB_SLOT_MAX,
+			       s) < 0)
 			continue;
 		(*s)->data[0] = (uint8_t)(uintptr_t)c;
 		c->allocs++;

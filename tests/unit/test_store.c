@@ -61,7 +61,9 @@ START_TEST(create_refuses)
 {
 	uint64_t file = make(&f, ROOT, "file", S_IFREG | 0600);
 	uint64_t dir = make(&f, ROOT, "dir", S_IFDIR | 0700);
-	struct record r = { .opcode = RECORD_CREATE, .ino = 77, .u.create = { .parent_ino = ROOT, .mode = S_IFREG } };
+	struct record r = { .opcode = RECORD_CREATE,
+			    .ino = 77,
+			    .u.create = { .parent_ino = ROOT, .mode = S_IFREG } };
 	char longer[257];
 
 	memset(longer, 'a', 256);
@@ -282,7 +284,8 @@ START_TEST(fallocate_modes)
 	ck_assert_int_eq(do_write(&f, ino, 0, "abcdefgh", 8), 0);
 	ck_assert_int_eq(do_fallocate(&f, ino, FALLOC_FL_KEEP_SIZE, 0, 100000), 0);
 	ck_assert_int_eq(stat_of(&f, ino).st_size, 8);
-	ck_assert_int_eq(do_fallocate(&f, ino, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2, 3), 0);
+	ck_assert_int_eq(do_fallocate(&f, ino, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2, 3),
+			 0);
 	ck_assert_uint_eq(read_value(&f, ino, 0, buf, 8), 8);
 	ck_assert_mem_eq(buf, "ab\0\0\0fgh", 8);
 	ck_assert_int_eq(do_fallocate(&f, ino, FALLOC_FL_ZERO_RANGE, 6, 200000), 0);
@@ -388,7 +391,8 @@ START_TEST(listing_is_stable_while_it_changes)
 }
 END_TEST
 
-/* A walk in steps misses nothing that is there all the while, though the table grows between them. */
+/* A walk in steps misses nothing that is there all the while, though the table
+ * grows between them. */
 START_TEST(walk_sees_all_that_is_known)
 {
 	static uint8_t seen[6000];

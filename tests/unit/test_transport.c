@@ -91,7 +91,8 @@ static void check_message(struct pair *p, const struct transport_event *ev)
 	ck_assert_int_eq(memcmp(w + off, buf, len), 0);
 }
 
-/* Posts messages [first, first + n) as one batch, each in two pieces; returns how many were taken. */
+/* Posts messages [first, first + n) as one batch, each in two pieces; returns how
+ * many were taken. */
 static int post_batch(struct pair *p, unsigned lane, uint32_t first, unsigned n)
 {
 	static uint8_t bytes[64][SLOT];
@@ -103,7 +104,8 @@ static int post_batch(struct pair *p, unsigned lane, uint32_t first, unsigned n)
 		size_t len = message(first + i, bytes[i]);
 
 		iov[i][0] = (struct iovec){ .iov_base = bytes[i], .iov_len = len / 3 };
-		iov[i][1] = (struct iovec){ .iov_base = bytes[i] + len / 3, .iov_len = len - len / 3 };
+		iov[i][1] =
+			(struct iovec){ .iov_base = bytes[i] + len / 3, .iov_len = len - len / 3 };
 		posts[i] = (struct transport_post){
 			.iov = iov[i], .iovcnt = 2, .imm = first + i,
 			.remote_off = (uint64_t)((first + i) % SLOTS) * SLOT
@@ -170,7 +172,8 @@ START_TEST(serves_all_lanes_both_ways)
 		ck_assert_int_eq(ev.kind, TRANSPORT_EVENT_NOTICE);
 		ck_assert_uint_eq(ev.imm, next[ev.lane] * LANES + ev.lane);
 		next[ev.lane]++;
-		ck_assert_int_eq(pair_post(&p, p.mirror, ev.lane, "ack", 3, 0, TRANSPORT_IMM_ACK), 1);
+		ck_assert_int_eq(pair_post(&p, p.mirror, ev.lane, "ack", 3, 0, TRANSPORT_IMM_ACK),
+				 1);
 		ev = pair_next(&p, p.primary);
 		ck_assert_uint_eq(ev.imm, TRANSPORT_IMM_ACK);
 		ck_assert_int_eq(memcmp(p.ops->window(p.primary, &bytes), "ack", 3), 0);

@@ -28,7 +28,9 @@ static void victim_start(struct victim *v, const struct transport_ops *ops, bool
 
 	pair_sockets(over_tcp, fds);
 	v->fd = fds[1];
-	v->a = (struct pair_accept){ .ops = ops, .fd = fds[0], .params = pair_params(lanes, WINDOW) };
+	v->a = (struct pair_accept){ .ops = ops,
+				     .fd = fds[0],
+				     .params = pair_params(lanes, WINDOW) };
 	v->a.params.deadline_ns = deadline_ns;
 	ck_assert_int_eq(thread_start(&v->thread, "kv-accept", pair_accept_main, &v->a), 0);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values against a plain array of bytes: random operations, with readers that hold references across changes,
- * a checkpoint that goes on meanwhile (by the hooks), and an arena that runs full. KVFS_TEST_SEED replays,
- * KVFS_TEST_OPS sets the number of operations.
+ * Values against a plain array of bytes: random operations, with readers that hold references
+ * across changes, a checkpoint that goes on meanwhile (by the hooks), and an arena that runs full.
+ * KVFS_TEST_SEED replays, KVFS_TEST_OPS sets the number of operations.
  */
 #include "fs/value.h"
 
@@ -52,7 +52,8 @@ struct fixture {
 	uint64_t rng;
 	uint64_t size;
 	uint8_t *model, *src;
-	uint8_t *persisted;                         /* what the segments of finished checkpoints say */
+	/* what the segments of finished checkpoints say */
+	uint8_t *persisted;
 	uint32_t persisted_bytes[MODEL_CHUNKS + 1];
 	struct held held[HELD_MAX];
 	struct image image;
@@ -191,7 +192,8 @@ static void verify_range(struct fixture *f, uint64_t off, uint64_t end)
 
 		must(n > 0);
 		for (int i = 0; i < n; i++) {
-			const uint8_t *data = refs[i].slot ? refs[i].slot->data + refs[i].off : zeros;
+			const uint8_t *data = refs[i].slot ? refs[i].slot->data + refs[i].off :
+							     zeros;
 
 			must(memcmp(data, f->model + pos, refs[i].len) == 0);
 			pos += refs[i].len;
@@ -222,7 +224,8 @@ static uint64_t pick_off(struct fixture *f)
 
 static uint64_t pick_len(struct fixture *f, uint64_t max)
 {
-	static const uint32_t usual[] = { 100, 1000, 5000, VALUE_CHUNK_BYTES, 2 * VALUE_CHUNK_BYTES };
+	static const uint32_t usual[] = { 100, 1000, 5000, VALUE_CHUNK_BYTES,
+					  2 * VALUE_CHUNK_BYTES };
 	uint64_t len = rnd(f, 50) ? usual[rnd(f, 5)] : WRITE_MAX;
 
 	if (rnd(f, 4))
@@ -354,7 +357,8 @@ static void held_release(struct fixture *f, struct held *h)
 
 	for (int i = 0; i < h->n; i++) {
 		if (h->refs[i].slot)
-			must(memcmp(h->refs[i].slot->data + h->refs[i].off, h->copy + pos, h->refs[i].len) == 0);
+			must(memcmp(h->refs[i].slot->data + h->refs[i].off, h->copy + pos,
+				    h->refs[i].len) == 0);
 		pos += h->refs[i].len;
 		value_ref_put(f->slab, &h->refs[i]);
 	}
@@ -468,7 +472,8 @@ static void run_model(unsigned run, uint64_t arena_bytes, bool full)
 	uint64_t ops = ops_text ? strtoull(ops_text, NULL, 0) : 50000;
 	static struct fixture f;
 
-	printf("test_value: KVFS_TEST_SEED=%llu%s\n", (unsigned long long)seed, full ? " (full arena)" : "");
+	printf("test_value: KVFS_TEST_SEED=%llu%s\n", (unsigned long long)seed,
+	       full ? " (full arena)" : "");
 	fflush(stdout);
 	fixture_open(&f, arena_bytes);
 	f.full = full;

@@ -295,7 +295,8 @@ END_TEST
 
 START_TEST(key_file_forms)
 {
-	static const char hex[] = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
+	static const char hex[] =
+		"00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
 	static const struct {
 		const char *tail;
 		int err;
@@ -314,8 +315,10 @@ START_TEST(key_file_forms)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		int len = snprintf(text, sizeof(text), "%s%s", hex, cases[i].tail);
 
-		ck_assert_int_eq(io_replace_file(dirfd, VOLUME_KEY_NAME, text, (size_t)len, 0600), 0);
-		ck_assert_msg(volume_key_read(dirfd, VOLUME_KEY_NAME, k, u) == cases[i].err, "case %zu", i);
+		ck_assert_int_eq(io_replace_file(dirfd, VOLUME_KEY_NAME, text, (size_t)len, 0600),
+				 0);
+		ck_assert_msg(volume_key_read(dirfd, VOLUME_KEY_NAME, k, u) == cases[i].err,
+			      "case %zu", i);
 	}
 	ck_assert_uint_eq(k[15], 0xff);
 	ck_assert_int_eq(volume_uuid_parse("00112233-4455-6677-8899-aabbccddeeff", 36, u), 0);

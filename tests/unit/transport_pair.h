@@ -55,7 +55,8 @@ static inline void pair_sockets(bool over_tcp, int ret_fds[2])
 	int l;
 
 	if (!over_tcp) {
-		pair_must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds) == 0, "set-up failed");
+		pair_must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds) == 0,
+			  "set-up failed");
 		return;
 	}
 	l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -116,8 +117,8 @@ static inline void pair_close(struct pair *p)
 }
 
 /* One message of len bytes at data. What post returns. */
-static inline int pair_post(struct pair *p, struct transport_ep *ep, unsigned lane, const void *data,
-			    size_t len, uint64_t off, uint32_t imm)
+static inline int pair_post(struct pair *p, struct transport_ep *ep, unsigned lane,
+			    const void *data, size_t len, uint64_t off, uint32_t imm)
 {
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)data, .iov_len = len };
 	struct transport_post post = { .iov = &iov, .iovcnt = len > 0, .remote_off = off,
