@@ -82,6 +82,9 @@ void tcp_tx_kill(struct tcp_lane *l);
 /* transport_tcp_rx.c */
 /* Parses what came, reads more as long as there is more and the sink has room. */
 void tcp_rx(struct tcp_lane *l, struct transport_sink *s);
+/* The decoder: what lies in the lane's buffer, into window and sink, without touching the socket.
+ * 0: it holds no whole thing more; 1: the sink is full; -EPROTO, and the lane must go. */
+int tcp_rx_parse(struct tcp_lane *l, struct transport_sink *s);
 /* Only parses: for lanes with a backlog. */
 void tcp_rx_backlog(struct tcp_lane *l, struct transport_sink *s);
 

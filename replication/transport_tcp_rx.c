@@ -66,8 +66,7 @@ static void frame_copy(struct tcp_lane *l)
 	l->frame_got += n;
 }
 
-/* Until the buffer holds no whole thing more (0) or the sink is full (1). -EPROTO. */
-static int parse(struct tcp_lane *l, struct transport_sink *s)
+int tcp_rx_parse(struct tcp_lane *l, struct transport_sink *s)
 {
 	for (;;) {
 		if (l->in_frame) {
@@ -141,7 +140,7 @@ static void finish(struct tcp_lane *l, int r)
 
 void tcp_rx_backlog(struct tcp_lane *l, struct transport_sink *s)
 {
-	int r = parse(l, s);
+	int r = tcp_rx_parse(l, s);
 
 	backlog_set(l, r == 1);
 	finish(l, r);
@@ -157,7 +156,7 @@ void tcp_rx(struct tcp_lane *l, struct transport_sink *s)
 	for (int i = 0; i < READS_A_TURN && !drained; i++) {
 		ssize_t n;
 
-		r = parse(l, s);
+		r = tcp_rx_parse(l, s);
 		if (r != 0)
 			break;
 		n = read_some(l, &drained);
@@ -166,7 +165,7 @@ void tcp_rx(struct tcp_lane *l, struct transport_sink *s)
 			break;
 		}
 		l->ep->hot = l->index;
-		r = parse(l, s);
+		r = tcp_rx_parse(l, s);
 		if (r != 0)
 			break;
 	}
