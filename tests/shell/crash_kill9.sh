@@ -64,7 +64,7 @@ while [ "$round" -lt "$rounds" ]; do
 	"$LOADER" run "$tmp/mnt" "$tmp/journal" 20 4 "$drawn" $victims >"$tmp/load" ||
 		fail "load: $(cat "$tmp/load")"
 	for pid in $victims; do
-		wait_for "is_gone $pid" 20
+		$await_end "$pid" 20 || fail "process $pid does not end"
 	done
 	[ $((round % 5)) -ne 0 ] || check_volumes p m1 m2
 	for i in $mirrors; do

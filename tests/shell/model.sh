@@ -16,11 +16,7 @@ cat >"$tmp/crash" <<END
 #!/bin/sh
 pid=\$('$KVFS' status --json '$mnt' | jq .pid) || exit 1
 kill -9 "\$pid" || exit 1
-# the volume is locked until the process is gone: the mount waits for that as long as a command may
-for i in \$(seq 200); do
-	[ -e "/proc/\$pid/fd/0" ] || break
-	sleep 0.01
-done
+$await_end "\$pid" 60 || exit 1 # the volume is locked until then
 exec timeout 60 '$KVFS' mount -o "arena=$arena\$1" '$tmp/v' '$mnt' 2>>'$tmp/recoveries'
 END
 chmod +x "$tmp/crash"

@@ -44,7 +44,7 @@ trap kv_cleanup EXIT
 
 [ "$(id -u)" -eq 0 ] || skip "mounting needs root"
 [ -c /dev/fuse ] || skip "no /dev/fuse"
-for kv_tool in jq pgrep timeout; do
+for kv_tool in jq pgrep "${PYTHON:-python3}" timeout; do
 	command -v "$kv_tool" >/dev/null || skip "no $kv_tool"
 done
 LOADER=$top_builddir/tests/crash/loader
@@ -104,19 +104,26 @@ pid_of()
 	status_of "$1" .pid
 }
 
-# The process holds no lock and no device any more: all its threads have ended.
-is_gone()
-{
-	[ -d "/proc/$1/task" ] || return 0
-	! grep -hs '^State:' "/proc/$1"/task/*/status | grep -qv '[ZX] ('
-}
+# $await_end PID SECONDS, for scripts too: until all threads of the process have ended, so that it
+# holds no lock and no device any more. It need not be a child of ours, nor be reaped.
+cat >"$tmp/await_end" <<'END'
+import os, select, sys
+try:
+    fd = os.pidfd_open(int(sys.argv[1]))
+except ProcessLookupError:
+    sys.exit(0)
+p = select.poll()
+p.register(fd, select.POLLIN)
+sys.exit(0 if p.poll(int(sys.argv[2]) * 1000) else 1)
+END
+await_end="${PYTHON:-python3} $tmp/await_end"
 
 # kill_pids PID...: with -9, and waits until they are gone.
 kill_pids()
 {
 	kill -9 "$@"
 	for kv_pid in "$@"; do
-		wait_for "is_gone $kv_pid" 20
+		$await_end "$kv_pid" 20 || fail "process $kv_pid does not end"
 	done
 }
 
