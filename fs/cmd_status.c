@@ -2,6 +2,7 @@
 /* kvfs status: what the running daemon says of itself, for people or as JSON. */
 #include "fs/cmd.h"
 
+#include "common/clock.h"
 #include "common/diag.h"
 #include "common/units.h"
 #include "fs/control.h"
@@ -30,6 +31,14 @@ static const char *status_str(const json_t *j, const char *group, const char *ke
 static bool status_bool(const json_t *j, const char *group, const char *key)
 {
 	return json_is_true(json_object_get(group ? json_object_get(j, group) : j, key));
+}
+
+/* Of a moment since 1970; the daemon's clock is ours. */
+static uint64_t status_age_s(uint64_t then_ns)
+{
+	uint64_t now_ns = clock_real_ns();
+
+	return now_ns > then_ns ? (now_ns - then_ns) / NSEC_PER_SEC : 0;
 }
 
 static void status_print_top(const json_t *j)
@@ -119,6 +128,10 @@ static void status_print_link(const json_t *l)
 	if (status_str(l, NULL, "last_error")[0] &&
 	    strcmp(status_str(l, NULL, "state"), "live") != 0)
 		printf(", last error: %s", status_str(l, NULL, "last_error"));
+	if (status_u64(l, NULL, "ended_ns"))
+		printf(", last session ended %llu s ago: %s",
+		       (unsigned long long)status_age_s(status_u64(l, NULL, "ended_ns")),
+		       status_str(l, NULL, "ended_why"));
 	printf("\n");
 }
 

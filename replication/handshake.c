@@ -28,6 +28,7 @@ void handshake_join_encode(const struct handshake_join *j, struct repl_join *ret
 		.lanes = htobe16((uint16_t)j->lanes),
 		.transport = (uint8_t)j->transport,
 		.protocol = (uint8_t)j->protocol,
+		.link = htobe32(j->link),
 	};
 }
 
@@ -85,7 +86,7 @@ int handshake_join_decode(const void *in, size_t len, struct handshake_join *ret
 	if (len != sizeof(w))
 		return -EBADMSG;
 	memcpy(&w, in, sizeof(w));
-	if (w.protocol > 2 || w.zero != 0 || be32toh(w.timeout_ms) == 0 || be16toh(w.lanes) == 0 ||
+	if (w.protocol > 2 || be32toh(w.timeout_ms) == 0 || be16toh(w.lanes) == 0 ||
 	    w.transport < REPL_TRANSPORT_TCP || w.transport > REPL_TRANSPORT_VERBS)
 		return -EBADMSG;
 	*ret_join = (struct handshake_join){
@@ -97,6 +98,7 @@ int handshake_join_decode(const void *in, size_t len, struct handshake_join *ret
 		.lanes = be16toh(w.lanes),
 		.transport = (enum repl_transport)w.transport,
 		.protocol = w.protocol,
+		.link = be32toh(w.link),
 	};
 	return 0;
 }
@@ -165,6 +167,8 @@ int handshake_refusal_errno(enum repl_refusal code)
 		return -EBUSY;
 	case REPL_REFUSE_TRANSPORT:
 		return -ENOTSUP;
+	case REPL_REFUSE_TWICE:
+		return -ENOTUNIQ;
 	case REPL_REFUSE_FAILED:
 	case REPL_REFUSE_END:
 		break;

@@ -20,7 +20,7 @@
 /* The messages in host form. Proofs and nonces stay in the wire structs. */
 struct handshake_join {
 	uint64_t epoch, arena_bytes, last_lsn;
-	uint32_t node_id, timeout_ms;
+	uint32_t node_id, timeout_ms, link;
 	unsigned lanes;
 	enum repl_transport transport;
 	unsigned protocol; /* enum commit_protocol */
@@ -50,8 +50,7 @@ int handshake_welcome_decode(const void *in, size_t len, struct handshake_welcom
 int handshake_refuse_decode(const void *in, size_t len, struct handshake_refusal *ret_refusal);
 
 /* The errno a refusal turns into on the primary: -EPROTONOSUPPORT, -EXDEV, -EKEYREJECTED, -ESTALE,
- * -ENOSPC,
- * -EBUSY, -ENOTSUP, -EIO. */
+ * -ENOSPC, -EBUSY, -ENOTSUP, -ENOTUNIQ, -EIO. */
 int handshake_refusal_errno(enum repl_refusal code);
 
 /* One exchange. Zeroed by its owner before use; no pointers to memory of others except key. */

@@ -40,6 +40,7 @@ struct primary {
 	struct primary_config cfg;
 	struct epochs epochs;   /* constant */
 	struct link *links;
+	uint32_t instance;      /* 24 random bits: a mirror knows our links from each other */
 	atomic_bool stopping;
 
 	pthread_mutex_t lock;   /* states and texts of all links, their ep for waking */
@@ -98,6 +99,8 @@ struct link {
 	uint64_t hold_pace;     /* bytes a second for the writers, 0: as they like */
 	uint32_t peer_node;     /* of the last welcome, 0: none yet */
 	char last_error[LINK_ERROR_BYTES];
+	char ended_why[LINK_ERROR_BYTES]; /* of the last session; "": none has ended */
+	uint64_t ended_ns;                /* when, since 1970 */
 	char transport[8];
 	char transport_note[256];
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */

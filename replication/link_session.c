@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One connection to a mirror, from the handshake to its end, all on the link's thread (link.h). A
- * lost lane ends
- * it: posts on that lane may be gone, and the next handshake says from which LSN to send again.
+ * lost lane ends it: posts on that lane may be gone, and the next handshake says from which LSN to
+ * send again.
  */
 #include "replication/link.h"
 
@@ -63,6 +63,7 @@ static int session_handshake(struct link *l, int fd)
 		.lanes = cfg->lanes,
 		.transport = link_transport_number(l),
 		.protocol = commit_protocol_of(l->primary->commit),
+		.link = l->primary->instance << 8 | (l->index & 0xFF),
 	};
 	int err = handshake_dial(&h, fd, cfg->uuid, &join, clock_mono_ns() + SESSION_HANDSHAKE_NS,
 				 &l->welcome);
@@ -186,6 +187,15 @@ static void session_count_retries(struct link *l)
 {
 	if (l->tops->retries)
 		link_metrics_transport(&l->times, l->tops->retries(l->ep));
+}
+
+/* Keeps why it ended: what follows, such as a vain call, replaces last_error at once. */
+static void session_note_end(struct link *l)
+{
+	pthread_mutex_lock(&l->primary->lock);
+	memcpy(l->ended_why, l->last_error, sizeof(l->ended_why));
+	l->ended_ns = clock_real_ns();
+	pthread_mutex_unlock(&l->primary->lock);
 }
 
 static void session_end(struct link *l)
@@ -440,6 +450,8 @@ static int session_run(struct link *l, int fd)
 		session_end(l);
 		if (err == -ECANCELED)
 			session_goodbye(l);
+		else
+			session_note_end(l);
 	}
 	session_disconnect(l);
 	return err;

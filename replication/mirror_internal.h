@@ -82,6 +82,7 @@ struct mirror {
 	const struct transport_ops *wake_tops;
 	bool connected, resyncing, failed, in_sync; /* lock; written by kv-mirror */
 	uint32_t primary_node;           /* lock; of the session, 0: none */
+	uint32_t primary_link;           /* lock; of the session: which of the primary's */
 	uint64_t session_epoch;          /* lock; of the session or the last one */
 	char primary[300], transport[8], last_error[MIRROR_ERROR_BYTES]; /* lock */
 

@@ -89,6 +89,23 @@ void mirror_caller_free(struct mirror_caller *c)
 	free(c);
 }
 
+/* Whether two callers are different links of one primary process: one that calls again has the same
+ * link, one that was started anew another process's bits. */
+static bool join_is_other_link(uint32_t node_id, uint32_t link, const struct handshake_join *join)
+{
+	return node_id == join->node_id && link != join->link && link >> 8 == join->link >> 8;
+}
+
+/* Under the lock: the first of two links that lead here keeps the mirror, or they would throw each
+ * other out. */
+static bool mirror_is_given_twice_locked(const struct mirror *m, const struct mirror_caller *c)
+{
+	if (m->caller &&
+	    join_is_other_link(m->caller->join.node_id, m->caller->join.link, &c->join))
+		return true;
+	return m->connected && join_is_other_link(m->primary_node, m->primary_link, &c->join);
+}
+
 /* Whether the caller may have the mirror, and if so hands it over. Takes c when it returns 0. */
 static enum repl_refusal mirror_hand_over(struct mirror *m, struct mirror_caller *c)
 {
@@ -102,6 +119,8 @@ static enum repl_refusal mirror_hand_over(struct mirror *m, struct mirror_caller
 		   (c->join.epoch <= m->session_epoch ||
 		    epoch_term(c->join.epoch) == epoch_term(m->session_epoch))) {
 		code = REPL_REFUSE_BUSY;
+	} else if (mirror_is_given_twice_locked(m, c)) {
+		code = REPL_REFUSE_TWICE;
 	} else {
 		old = m->caller;
 		m->caller = c;
@@ -122,6 +141,8 @@ static void mirror_refuse_text(struct mirror *m, enum repl_refusal code, char *o
 	pthread_mutex_lock(&m->lock);
 	if (code == REPL_REFUSE_FAILED)
 		snprintf(out, cap, "the mirror has stopped: %.90s", m->last_error);
+	else if (code == REPL_REFUSE_TWICE)
+		snprintf(out, cap, "it is the same node as another mirror, given twice");
 	else
 		snprintf(out, cap, "the mirror is busy with another primary");
 	pthread_mutex_unlock(&m->lock);

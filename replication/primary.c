@@ -57,6 +57,7 @@ int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt,
 	p->cfg = *cfg;
 	p->epochs = *cfg->epochs;
 	p->cfg.epochs = &p->epochs;
+	p->instance = randombytes_uniform(1U << 24);
 	pthread_mutex_init(&p->lock, NULL);
 	thread_cond_init(&p->changed);
 	p->links = calloc(cfg->mirror_count ? cfg->mirror_count : 1, sizeof(*p->links));
@@ -200,6 +201,8 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 	memcpy(s->transport, l->transport, sizeof(s->transport));
 	memcpy(s->transport_note, l->transport_note, sizeof(s->transport_note));
 	memcpy(s->last_error, l->last_error, sizeof(s->last_error));
+	memcpy(s->ended_why, l->ended_why, sizeof(s->ended_why));
+	s->ended_ns = l->ended_ns;
 }
 
 unsigned primary_stats(struct primary *p, struct link_stats *ret_stats, unsigned max)

@@ -66,6 +66,8 @@ struct link_stats {
 	char transport_note[256]; /* an address without a prefix: what was found, and what is used */
 	enum link_state state;
 	char last_error[400];
+	char ended_why[400]; /* why the last session ended; "": none has */
+	uint64_t ended_ns;   /* when, since 1970 */
 	uint64_t acked_lsn, applied_lsn, sent_lsn, lag_records, lag_bytes;
 	uint64_t sent_bytes, sent_records, reconnects, from_log_records;
 	uint64_t resync_done_bytes, resync_total_bytes, resync_rate_bytes; /* bytes a second */

@@ -76,6 +76,7 @@ enum repl_refusal {
 	REPL_REFUSE_TRANSPORT,
 	REPL_REFUSE_FAILED, /* the mirror has stopped: divergence, dead log */
 	REPL_REFUSE_OTHER_PRIMARY, /* the term is another node's: two were promoted */
+	REPL_REFUSE_TWICE,  /* another link of the same primary has the session */
 	REPL_REFUSE_END
 };
 
@@ -115,7 +116,7 @@ struct repl_join {
 	uint16_t lanes;
 	uint8_t transport;
 	uint8_t protocol;    /* 0 A, 1 B, 2 C */
-	uint32_t zero;
+	uint32_t link;       /* of the primary: 24 bits drawn by its process, 8 the link's index */
 	uint8_t proof[REPL_PROOF_BYTES];
 } __attribute__((packed));
 static_assert(sizeof(struct repl_join) == 72, "join");

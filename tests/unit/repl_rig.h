@@ -20,6 +20,7 @@
 #include <sched.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,8 @@ struct rig_node {
 	struct oplog *log;
 	struct ckpt *ckpt;
 	pthread_mutex_t lock;              /* ckpt writing, sums */
+	pthread_cond_t changed;            /* with lock: last_lsn has come to wake_lsn */
+	uint64_t wake_lsn;                 /* lock; 0: nobody waits */
 	uint32_t sums[RIG_RECORDS_MAX];    /* lock; of lsn: 0 never written */
 	uint64_t last_lsn;                 /* lock */
 	uint64_t epoch;
@@ -79,6 +82,7 @@ static inline void rig_node_open(struct rig_node *n, const char *dir, const char
 	n->node_id = node_id;
 	n->epoch = epoch_make(1, 1);
 	pthread_mutex_init(&n->lock, NULL);
+	thread_cond_init(&n->changed);
 	memcpy(cfg.uuid, rig_uuid, 16);
 	ck_assert_int_eq(oplog_create(&logdev_pmemlog_ops, n->dirfd, RIG_LOG_BYTES), 0);
 	ck_assert_int_eq(oplog_open(&logdev_pmemlog_ops, n->dirfd, &cfg, &n->log, &range, &why), 0);
@@ -94,6 +98,7 @@ static inline void rig_node_close(struct rig_node *n)
 	oplog_close(n->log);
 	ckpt_close(n->ckpt);
 	close(n->dirfd);
+	pthread_cond_destroy(&n->changed);
 	pthread_mutex_destroy(&n->lock);
 }
 
@@ -144,6 +149,8 @@ static inline int rig_apply(void *ctx, const struct record *r)
 		n->sums[r->lsn] = crc32c(1, r->data, r->data_len);
 	n->last_lsn = r->lsn;
 	n->epoch = r->epoch;
+	if (n->wake_lsn && n->last_lsn >= n->wake_lsn)
+		pthread_cond_broadcast(&n->changed);
 	pthread_mutex_unlock(&n->lock);
 	return err;
 }
@@ -208,6 +215,7 @@ static inline int rig_resync_install(void *ctx, uint64_t *ret_lsn)
 		err = ckpt_read(n->ckpt, &infos[0], &ops, n, NULL);
 	if (!err)
 		n->last_lsn = infos[0].lsn;
+	pthread_cond_broadcast(&n->changed);
 	pthread_mutex_unlock(&n->lock);
 	if (!err)
 		err = oplog_restart(n->log, infos[0].lsn + 1, infos[0].epoch);
@@ -358,31 +366,83 @@ static inline void rig_primary_stop(struct rig_node *n)
 	n->commit = NULL;
 }
 
-/* Writing. */
+/* Writing: how far it has come. */
+struct rig_progress {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* with lock: a count has come to where a waiter wants it */
+	unsigned done, failed, freed;
+	unsigned wake_done, wake_freed;
+};
+
+static inline void rig_progress_init(struct rig_progress *g)
+{
+	memset(g, 0, sizeof(*g));
+	g->wake_done = g->wake_freed = UINT_MAX;
+	pthread_mutex_init(&g->lock, NULL);
+	thread_cond_init(&g->changed);
+}
+
+static inline void rig_progress_count(struct rig_progress *g, unsigned done, unsigned failed,
+				      unsigned freed)
+{
+	pthread_mutex_lock(&g->lock);
+	g->done += done;
+	g->failed += failed;
+	g->freed += freed;
+	if (g->done >= g->wake_done || g->freed >= g->wake_freed) {
+		g->wake_done = g->wake_freed = UINT_MAX;
+		pthread_cond_broadcast(&g->changed);
+	}
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* Until done and freed have come so far. */
+static inline void rig_progress_wait(struct rig_progress *g, unsigned done, unsigned freed)
+{
+	uint64_t deadline = clock_mono_ns() + 2 * RIG_WAIT_NS;
+	int err = 0;
+
+	pthread_mutex_lock(&g->lock);
+	while (!err && (g->done < done || g->freed < freed)) {
+		if (g->done < done && done < g->wake_done)
+			g->wake_done = done;
+		if (g->freed < freed && freed < g->wake_freed)
+			g->wake_freed = freed;
+		err = thread_cond_wait_until(&g->changed, &g->lock, deadline);
+	}
+	ck_assert_msg(!err, "writes hang: %u done, %u freed", g->done, g->freed);
+	pthread_mutex_unlock(&g->lock);
+}
+
+static inline unsigned rig_progress_done(struct rig_progress *g)
+{
+	unsigned done;
+
+	pthread_mutex_lock(&g->lock);
+	done = g->done;
+	pthread_mutex_unlock(&g->lock);
+	return done;
+}
+
 struct rig_op {
 	struct op op;
 	uint8_t head[256];
-	_Atomic unsigned *done, *failed;
-	_Atomic unsigned *freed;
+	struct rig_progress *progress;
 	uint8_t data[];
 };
 
 static inline void rig_op_complete(struct op *op, int err)
 {
-	struct rig_op *r = caa_container_of(op, struct rig_op, op);
-
-	if (err)
-		(*r->failed)++;
-	(*r->done)++;
+	rig_progress_count(caa_container_of(op, struct rig_op, op)->progress, 1, err != 0, 0);
 }
 
 static inline void rig_op_release(struct op *op)
 {
 	struct rig_op *r = caa_container_of(op, struct rig_op, op);
-	_Atomic unsigned *freed = r->freed;
+	struct rig_progress *progress = r->progress;
 
 	free(r);
-	(*freed)++;
+	rig_progress_count(progress, 0, 0, 1);
 }
 
 static const struct op_ops rig_op_ops = { .complete = rig_op_complete, .release = rig_op_release };
@@ -397,8 +457,7 @@ static inline size_t rig_data(uint64_t lsn, uint64_t seed, uint8_t *out)
 	return len;
 }
 
-static inline void rig_write(struct rig_node *n, uint64_t seed, _Atomic unsigned *done,
-			     _Atomic unsigned *failed, _Atomic unsigned *freed)
+static inline void rig_write(struct rig_node *n, uint64_t seed, struct rig_progress *progress)
 {
 	struct rig_op *r = calloc(1, sizeof(*r) + rig_data_max);
 	struct record rec = { .opcode = RECORD_WRITE, .ino = 2, .gen = 1 };
@@ -410,9 +469,7 @@ static inline void rig_write(struct rig_node *n, uint64_t seed, _Atomic unsigned
 					      clock_mono_ns() + RIG_WAIT_NS),
 				 0);
 	}
-	r->done = done;
-	r->failed = failed;
-	r->freed = freed;
+	r->progress = progress;
 	r->op.ops = &rig_op_ops;
 	r->op.head = r->head;
 	r->op.deadline_ns = clock_mono_ns() + RIG_TIMEOUT_NS;
@@ -440,29 +497,22 @@ struct rig_writer {
 	unsigned count, depth;
 	uint64_t seed;
 	pthread_t thread;
-	_Atomic unsigned done, failed, freed;
+	struct rig_progress progress;
 };
 
 static inline void *rig_writer_main(void *arg)
 {
 	struct rig_writer *w = arg;
-	uint64_t deadline = clock_mono_ns() + 2 * RIG_WAIT_NS;
 
 	for (unsigned i = 0; i < w->count; i++) {
-		while (i - w->done >= w->depth) {
-			ck_assert_msg(clock_mono_ns() < deadline, "writes hang: %u of %u", w->done,
-				      w->count);
-			sched_yield();
-		}
+		/* once it is full, until half of it is done: not a wake-up for each */
+		if (i - rig_progress_done(&w->progress) >= w->depth)
+			rig_progress_wait(&w->progress, i - w->depth / 2, 0);
 		if (atomic_exchange(&w->n->want_checkpoint, false))
 			ck_assert_int_eq(rig_checkpoint(w->n), 0);
-		rig_write(w->n, w->seed, &w->done, &w->failed, &w->freed);
+		rig_write(w->n, w->seed, &w->progress);
 	}
-	while (w->freed < w->count) {
-		ck_assert_msg(clock_mono_ns() < deadline, "writes hang: %u of %u", w->done,
-			      w->count);
-		sched_yield();
-	}
+	rig_progress_wait(&w->progress, w->count, w->count);
 	return NULL;
 }
 
@@ -478,11 +528,12 @@ static inline unsigned rig_write_many(struct rig_node *n, unsigned count, unsign
 		w[i].count = count;
 		w[i].depth = depth;
 		w[i].seed = seed;
+		rig_progress_init(&w[i].progress);
 		ck_assert_int_eq(thread_start(&w[i].thread, "writer", rig_writer_main, &w[i]), 0);
 	}
 	for (int i = 0; i < 2; i++)
 		pthread_join(w[i].thread, NULL);
-	return w[0].failed + w[1].failed;
+	return w[0].progress.failed + w[1].progress.failed;
 }
 
 /* Waits until mirror m has applied all that p wrote, and compares. */
@@ -490,15 +541,17 @@ static inline void rig_expect_same(struct rig_node *p, struct rig_node *m)
 {
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
 	struct mirror_stats s;
+	int err = 0;
 
-	do {
-		mirror_stats(m->mirror, &s);
-		ck_assert_msg(clock_mono_ns() < deadline, "mirror is at %lu (%s), primary at %lu",
-			      s.applied_lsn, s.last_error, p->last_lsn);
-		usleep(200);
-	} while (s.applied_lsn < p->last_lsn);
-	ck_assert(!s.failed);
 	pthread_mutex_lock(&m->lock);
+	m->wake_lsn = p->last_lsn;
+	while (!err && m->last_lsn < p->last_lsn)
+		err = thread_cond_wait_until(&m->changed, &m->lock, deadline);
+	m->wake_lsn = 0;
+	mirror_stats(m->mirror, &s);
+	ck_assert_msg(!err, "mirror is at %lu (%s), primary at %lu", m->last_lsn, s.last_error,
+		      p->last_lsn);
+	ck_assert(!s.failed);
 	ck_assert_uint_eq(m->last_lsn, p->last_lsn);
 	ck_assert_uint_eq(oplog_last_lsn(m->log), p->last_lsn);
 	ck_assert_int_eq(memcmp(m->sums, p->sums, sizeof(m->sums)), 0);

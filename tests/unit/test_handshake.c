@@ -32,6 +32,7 @@ struct answer {
 static const struct handshake_join a_join = {
 	.epoch = 7, .arena_bytes = 1ULL << 40, .last_lsn = 99, .node_id = 0xABCD,
 	.timeout_ms = 5000, .lanes = 4, .transport = REPL_TRANSPORT_SHM, .protocol = 2,
+	.link = 0x12345601,
 };
 static const struct handshake_welcome a_welcome = {
 	.last_lsn = 1234567890123, .last_epoch = 6, .promised_epoch = 7, .ring_bytes = 64 << 20,
@@ -105,6 +106,7 @@ START_TEST(agrees)
 	ck_assert_uint_eq(a.join.lanes, a_join.lanes);
 	ck_assert_uint_eq(a.join.protocol, a_join.protocol);
 	ck_assert_int_eq(a.join.transport, a_join.transport);
+	ck_assert_uint_eq(a.join.link, a_join.link);
 	ck_assert_uint_eq(w.last_lsn, a_welcome.last_lsn);
 	ck_assert_uint_eq(w.last_epoch, a_welcome.last_epoch);
 	ck_assert_uint_eq(w.promised_epoch, a_welcome.promised_epoch);
@@ -149,7 +151,7 @@ START_TEST(refusals)
 	} cases[] = {
 		{ REPL_REFUSE_STALE_EPOCH, -ESTALE }, { REPL_REFUSE_ARENA, -ENOSPC },
 		{ REPL_REFUSE_BUSY, -EBUSY },         { REPL_REFUSE_TRANSPORT, -ENOTSUP },
-		{ REPL_REFUSE_FAILED, -EIO },
+		{ REPL_REFUSE_FAILED, -EIO },         { REPL_REFUSE_TWICE, -ENOTUNIQ },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

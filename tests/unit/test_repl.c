@@ -120,6 +120,7 @@ END_TEST
 START_TEST(catches_up)
 {
 	struct link_stats s;
+	uint64_t end_ns;
 
 	rig_open(&rig, _i ? ADDR_SHM : rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
@@ -134,7 +135,10 @@ START_TEST(catches_up)
 		rig_wait_live(&rig, 1);
 		rig_expect_same(&rig.p, &rig.m[0]);
 	}
-	ck_assert_uint_eq(primary_stats(rig.p.primary, &s, 1), 1);
+	end_ns = clock_mono_ns() + RIG_WAIT_NS;
+	do
+		ck_assert_uint_eq(primary_stats(rig.p.primary, &s, 1), 1);
+	while (s.acked_lsn < rig.p.last_lsn && clock_mono_ns() < end_ns && sched_yield() == 0);
 	ck_assert_int_eq(s.state, LINK_LIVE);
 	ck_assert_uint_ge(s.from_log_records, 3000);
 	ck_assert_uint_eq(s.acked_lsn, rig.p.last_lsn);
@@ -148,6 +152,7 @@ START_TEST(restarts_under_load)
 {
 	struct rig_writer w = { .n = &rig.p, .count = 4000, .depth = 32 };
 
+	rig_progress_init(&w.progress);
 	rig_open(&rig, _i ? ADDR_SHM : rig_net());
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
 	rig_mirror_start(&rig.m[0], NULL);
@@ -155,13 +160,12 @@ START_TEST(restarts_under_load)
 	rig_wait_live(&rig, 1);
 	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
 	for (int i = 0; i < 4; i++) {
-		while (w.done < (unsigned)(i + 1) * 500)
-			usleep(100);
+		rig_progress_wait(&w.progress, (unsigned)(i + 1) * 500, 0);
 		rig_mirror_stop(&rig.m[0]);
 		rig_mirror_start(&rig.m[0], NULL);
 	}
 	pthread_join(w.thread, NULL);
-	ck_assert_uint_eq(w.failed, 0);
+	ck_assert_uint_eq(w.progress.failed, 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	rig_close(&rig);
 }
@@ -339,8 +343,9 @@ END_TEST
 START_TEST(fails_below_min_mirrors)
 {
 	const char *why = "";
-	_Atomic unsigned done = 0, failed = 0, freed = 0;
+	struct rig_progress g;
 
+	rig_progress_init(&g);
 	rig_open(&rig, rig_net());
 	rig.m[0].listen.port = 1; /* nobody there */
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, 300 * NSEC_PER_MSEC);
@@ -348,12 +353,11 @@ START_TEST(fails_below_min_mirrors)
 	ck_assert_int_eq(primary_wait_live(rig.p.primary, 1, 300 * NSEC_PER_MSEC, &why),
 			 -ETIMEDOUT);
 	ck_assert_msg(strstr(why, "127.0.0.1:1: cannot connect"), "%s", why);
-	rig_write(&rig.p, 0, &done, &failed, &freed);
-	while (!done)
-		usleep(1000);
-	ck_assert_uint_eq(failed, 1);
+	rig_write(&rig.p, 0, &g);
+	rig_progress_wait(&g, 1, 0);
+	ck_assert_uint_eq(g.failed, 1);
 	rig_primary_stop(&rig.p);
-	ck_assert_uint_eq(freed, 1);
+	ck_assert_uint_eq(g.freed, 1);
 	rig_close(&rig);
 }
 END_TEST
@@ -363,7 +367,6 @@ END_TEST
 START_TEST(waits_for_log_room)
 {
 	struct mirror_stats s;
-	uint64_t deadline;
 
 	rig_open(&rig, ADDR_SHM);
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
@@ -377,12 +380,6 @@ START_TEST(waits_for_log_room)
 	ck_assert(s.connected);
 	rig.m[0].no_checkpoints = false;
 	ck_assert_int_eq(rig_checkpoint(&rig.m[0]), 0);
-	deadline = clock_mono_ns() + RIG_WAIT_NS;
-	do {
-		ck_assert_uint_lt(clock_mono_ns(), deadline);
-		usleep(500);
-		mirror_stats(rig.m[0].mirror, &s);
-	} while (s.durable_lsn < rig.p.last_lsn);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	rig_close(&rig);
 }

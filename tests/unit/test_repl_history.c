@@ -333,10 +333,11 @@ START_TEST(falls_out_is_told)
 							  .stall_ns = 1200 * NSEC_PER_MSEC };
 	struct primary_config cfg;
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
-	_Atomic unsigned done = 0, failed = 0, freed = 0;
+	struct rig_progress g;
 	unsigned wrote = 0;
 	bool was_out = false;
 
+	rig_progress_init(&g);
 	transport_fault_use(&transport_tcp_ops, &plan);
 	rig_open(&rig, ADDR_TCP);
 	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, NSEC_PER_SEC);
@@ -348,16 +349,17 @@ START_TEST(falls_out_is_told)
 	wait_sync(&rig.m[0], rig.p.epoch);
 	while (!was_out) {
 		ck_assert_uint_lt(clock_mono_ns(), deadline);
-		if (done == wrote && wrote < RIG_RECORDS_MAX - 10)
-			rig_write(&rig.p, 0, &done, &failed, (wrote++, &freed));
+		if (rig_progress_done(&g) == wrote && wrote < RIG_RECORDS_MAX - 10) {
+			rig_write(&rig.p, 0, &g);
+			wrote++;
+		}
 		was_out = rig.m[0].sync_epoch == 0;
 	}
 	ck_assert_uint_ge(rig.p.noted_out, 1);
 	rig_wait_live(&rig, 1);
 	wait_sync(&rig.m[0], rig.p.epoch);
-	while (freed < wrote)
-		usleep(200);
-	ck_assert_uint_eq(failed, 0);
+	rig_progress_wait(&g, wrote, wrote);
+	ck_assert_uint_eq(g.failed, 0);
 	rig_close(&rig);
 }
 END_TEST
@@ -393,6 +395,7 @@ START_TEST(slow_mirror_gets_there)
 	struct link_stats s;
 
 	rig_admits = true;
+	rig_progress_init(&w.progress);
 	rig_open(&rig, ADDR_SHM);
 	serve(&rig.p, NULL, 0, false);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 500, 8, 0), 0);
@@ -403,17 +406,17 @@ START_TEST(slow_mirror_gets_there)
 	rig_mirror_start(&rig.m[0], NULL);
 	serve(&rig.p, &rig.m[0].listen, 1, false);
 	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
-	while (link_state(&rig.p, &s) != LINK_LIVE && w.freed < w.count) {
+	while (link_state(&rig.p, &s) != LINK_LIVE && rig_progress_done(&w.progress) < w.count) {
 		held |= s.held_from_lsn > 0;
 		slowed |= s.pace_bytes > 0;
 		usleep(100);
 	}
-	ck_assert_msg(w.freed < w.count, "not in sync while writers went on: lag %lu",
-		      s.lag_records);
+	ck_assert_msg(rig_progress_done(&w.progress) < w.count,
+		      "not in sync while writers went on: lag %lu", s.lag_records);
 	writers_done = true;
 	pthread_join(w.thread, NULL);
 	ck_assert(held && slowed);
-	ck_assert_uint_eq(w.failed, 0);
+	ck_assert_uint_eq(w.progress.failed, 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	ck_assert_uint_eq(rig.m[0].resyncs, 0);
 	link_state(&rig.p, &s);
