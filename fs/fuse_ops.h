@@ -31,6 +31,9 @@ struct fs {
 	struct fuse_session *se;
 	struct doubt *doubt;         /* NULL on a mirror */
 	struct fuse_rings *rings;    /* NULL: every request comes through /dev/fuse */
+	bool rings_alone;            /* the device is read for FORGET and INTERRUPT only; before workers start */
+	pthread_mutex_t device_lock; /* then: who reads the device; outside all other locks */
+	struct fuse_buf device_buf;  /* device_lock */
 	_Atomic unsigned ring_count; /* rings that serve; 0: none, and rings_why says why */
 	const char *_Atomic rings_why;
 	char *mountpoint;
@@ -96,6 +99,11 @@ void fs_drive(struct fs *fs);
 void fs_worker_waits(struct fs *fs);
 void fs_worker_goes_on(struct fs *fs);
 void fs_worker_left(struct fs *fs);
+
+/* With rings: handles what waits on the device, FORGETs first of all, which give memory back.
+ * When it returns, all that was there at its call is done. -EAGAIN: nothing more; -ENODEV, 0:
+ * the mount is gone. */
+int fs_drain_device(struct fs *fs);
 
 /* The store of the moment, locked. */
 struct store *fs_lock(struct fs *fs);

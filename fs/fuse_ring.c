@@ -139,6 +139,26 @@ static void ring_take_answered(struct ring *r)
 	}
 }
 
+/*
+ * An unlinked key gives its memory back with its FORGET, which comes by the device. What asks for
+ * memory is not to overtake it: what is refused runs once more behind the FORGETs; statfs, which
+ * counts, behind them at once.
+ */
+static void ring_handle(struct ring_entry *e)
+{
+	struct fs *fs = e->ring->rings->fs;
+
+	if (ring_entry_is_statfs(e))
+		fs_drain_device(fs);
+	e->refused = RING_REFUSE_ONCE;
+	ring_entry_handle(e);
+	if (e->refused != RING_REFUSED)
+		return;
+	fs_drain_device(fs);
+	e->refused = RING_REFUSE;
+	ring_entry_handle(e);
+}
+
 static void ring_take_completion(struct ring *r, uint64_t data, const struct io_uring_cqe *cqe)
 {
 	struct ring_entry *e;
@@ -154,7 +174,7 @@ static void ring_take_completion(struct ring *r, uint64_t data, const struct io_
 	else if (ring_entry_may_wait(e))
 		ring_wait_push(&r->rings->wait, e);
 	else
-		ring_entry_handle(e);
+		ring_handle(e);
 }
 
 static void ring_serve(struct ring *r)
@@ -299,7 +319,7 @@ int fuse_rings_create(struct fs *fs, struct fuse_rings **ret_rings)
 	rings->count = count;
 	pthread_mutex_init(&rings->lock, NULL);
 	thread_cond_init(&rings->changed);
-	err = ring_wait_init(&rings->wait);
+	err = ring_wait_init(&rings->wait, fs);
 	for (unsigned i = 0; i < count && !err; i++)
 		err = ring_create(rings, i);
 	if (!err) {

@@ -57,18 +57,25 @@ void ring_entry_handle(struct ring_entry *e)
 	fs_metrics_end(&e->ring->rings->fs->metrics);
 }
 
+bool ring_entry_is_statfs(const struct ring_entry *e)
+{
+	return ((const struct fuse_in_header *)e->headers->in_out)->opcode == FUSE_STATFS;
+}
+
 bool ring_entry_may_wait(const struct ring_entry *e)
 {
 	const struct fs *fs = e->ring->rings->fs;
 
+	uint32_t opcode = ((const struct fuse_in_header *)e->headers->in_out)->opcode;
+
 	if (!fs->commit || commit_is_roomy(fs->commit))
 		return false;
-	switch (((const struct fuse_in_header *)e->headers->in_out)->opcode) {
+	switch (opcode) {
+	case FUSE_STATFS:
 	case FUSE_LOOKUP:
 	case FUSE_GETATTR:
 	case FUSE_READLINK:
 	case FUSE_READ:
-	case FUSE_STATFS:
 	case FUSE_READDIR:
 	case FUSE_READDIRPLUS:
 	case FUSE_GETXATTR:
@@ -116,6 +123,10 @@ static ssize_t ring_entry_answer(struct ring_entry *e, const struct iovec *iov, 
 	struct fuse_out_header out = *(const struct fuse_out_header *)iov[0].iov_base;
 	size_t bytes = 0;
 
+	if (out.error == -ENOSPC && ring_self == e->ring && e->refused == RING_REFUSE_ONCE) {
+		e->refused = RING_REFUSED;
+		return out.len;
+	}
 	out.unique = e->commit_id;
 	for (int i = 1; i < count; i++) {
 		if (bytes + iov[i].iov_len > e->ring->rings->payload_bytes) {

@@ -22,6 +22,7 @@ struct ring_entry {
 	struct fuse_ring_headers *headers;
 	uint8_t *payload;
 	uint64_t commit_id;         /* the kernel's number of the request */
+	enum { RING_REFUSE, RING_REFUSE_ONCE, RING_REFUSED } refused; /* ENOSPC: see ring_handle() */
 	struct ring_entry *next;    /* in ring->answered or wait.queue */
 };
 
@@ -46,6 +47,7 @@ struct ring {
 
 /* Threads for requests that may have to wait for log room. */
 struct ring_wait {
+	struct fs *fs;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct ring_entry *head, **tail;  /* lock */
@@ -82,6 +84,8 @@ void ring_entry_handle(struct ring_entry *e);
 /* Whether the request in e should not run on a ring's thread, because the log is nearly full. */
 bool ring_entry_may_wait(const struct ring_entry *e);
 
+bool ring_entry_is_statfs(const struct ring_entry *e);
+
 /* Gives e's answer to the kernel with the next submission. The ring's thread. */
 void ring_entry_commit(struct ring_entry *e);
 
@@ -90,7 +94,7 @@ void ring_entry_commit(struct ring_entry *e);
 ssize_t ring_writev(int fd, struct iovec *iov, int count, void *userdata);
 
 /* fuse_ring_wait.c */
-int ring_wait_init(struct ring_wait *w);
+int ring_wait_init(struct ring_wait *w, struct fs *fs);
 void ring_wait_push(struct ring_wait *w, struct ring_entry *e);
 void ring_wait_stop(struct ring_wait *w);
 void ring_wait_destroy(struct ring_wait *w);

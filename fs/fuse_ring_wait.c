@@ -30,6 +30,7 @@ static void *ring_wait_thread(void *arg)
 			w->tail = &w->head;
 		w->queued--;
 		pthread_mutex_unlock(&w->lock);
+		fs_drain_device(w->fs);
 		ring_entry_handle(e);
 		pthread_mutex_lock(&w->lock);
 	}
@@ -56,10 +57,11 @@ void ring_wait_push(struct ring_wait *w, struct ring_entry *e)
 	pthread_mutex_unlock(&w->lock);
 }
 
-int ring_wait_init(struct ring_wait *w)
+int ring_wait_init(struct ring_wait *w, struct fs *fs)
 {
 	int err;
 
+	w->fs = fs;
 	w->tail = &w->head;
 	pthread_mutex_init(&w->lock, NULL);
 	err = thread_cond_init(&w->changed);

@@ -132,6 +132,7 @@ int fs_create(struct node *n, struct fs **ret_fs)
 	fs->xattr = n->opt->xattr;
 	fs->noatime = n->opt->noatime;
 	pthread_mutex_init(&fs->workers_lock, NULL);
+	pthread_mutex_init(&fs->device_lock, NULL);
 	fs->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fs->ended_fd < 0) {
 		err = -errno;
@@ -325,6 +326,8 @@ void fs_destroy(struct fs *fs)
 	if (fs->ended_fd >= 0)
 		close(fs->ended_fd);
 	metrics_remove_collector(fs->node->metrics, &fs->metrics);
+	free(fs->device_buf.mem);
+	pthread_mutex_destroy(&fs->device_lock);
 	pthread_mutex_destroy(&fs->workers_lock);
 	free(fs->mountpoint);
 	free(fs);

@@ -12,6 +12,8 @@
 #include "common/thread.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <linux/fuse.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -24,27 +26,63 @@
 #define FS_KICK_NS (10 * NSEC_PER_MSEC) /* between signals to a worker that is to leave */
 #define FS_KICK_SIGNAL SIGUSR1
 
-/* Of a request that came by a ring: libfuse would look for it under the kernel's
- * number. We interrupt nothing. */
-static bool fs_is_interrupt(const struct fs *fs, const struct fuse_buf *buf)
+int fs_drain_device(struct fs *fs)
 {
-	return fs->rings && ((const struct fuse_in_header *)buf->mem)->opcode == FUSE_INTERRUPT;
+	int res;
+
+	pthread_mutex_lock(&fs->device_lock);
+	while ((res = fuse_session_receive_buf(fs->se, &fs->device_buf)) > 0) {
+		const struct fuse_in_header *in = fs->device_buf.mem;
+
+		/* of a request that came by a ring: libfuse would look for it under the kernel's
+		 * number */
+		if (in->opcode == FUSE_INTERRUPT)
+			continue;
+		fs_metrics_begin(&fs->metrics, &fs->device_buf);
+		fuse_session_process_buf(fs->se, &fs->device_buf);
+		fs_metrics_end(&fs->metrics);
+	}
+	pthread_mutex_unlock(&fs->device_lock);
+	return res;
+}
+
+static void fs_let_kick(void)
+{
+	sigset_t kick;
+
+	sigemptyset(&kick);
+	sigaddset(&kick, FS_KICK_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
+}
+
+/* The one worker of the device beside rings. */
+static void *fs_device_worker(void *arg)
+{
+	struct fs *fs = arg;
+	struct pollfd p = { .fd = fuse_session_fd(fs->se), .events = POLLIN };
+
+	fs_let_kick();
+	while (!fs->stopping && !fuse_session_exited(fs->se)) {
+		int res;
+
+		poll(&p, 1, -1);
+		res = fs_drain_device(fs);
+		if (res != -EINTR && res != -EAGAIN)
+			break;
+	}
+	fs_worker_left(fs);
+	return NULL;
 }
 
 static void *fs_worker(void *arg)
 {
 	struct fs *fs = arg;
 	struct fuse_buf buf = { .mem = NULL };
-	sigset_t kick;
 
-	sigemptyset(&kick);
-	sigaddset(&kick, FS_KICK_SIGNAL);
-	pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
+	fs_let_kick();
 	while (!fs->stopping && !fuse_session_exited(fs->se)) {
 		int res = fuse_session_receive_buf(fs->se, &buf);
 
-		if (res > 0 && fs_is_interrupt(fs, &buf))
-			continue;
 		if (res > 0) {
 			fs_metrics_begin(&fs->metrics, &buf);
 			fuse_session_process_buf(fs->se, &buf);
@@ -78,7 +116,8 @@ static int fs_worker_start_locked(struct fs *fs)
 
 	snprintf(name, sizeof(name), "kv-fuse-%u", fs->worker_count);
 	atomic_fetch_add(&fs->workers_running, 1);
-	err = thread_start(&fs->workers[fs->worker_count], name, fs_worker, fs);
+	err = thread_start(&fs->workers[fs->worker_count], name,
+			   fs->rings_alone ? fs_device_worker : fs_worker, fs);
 	if (err)
 		atomic_fetch_sub(&fs->workers_running, 1);
 	else
@@ -128,8 +167,12 @@ static int fs_start_workers(struct fs *fs, unsigned workers)
  * to the rings. */
 static int fs_serve_rings(struct fs *fs)
 {
-	int err = fs_start_workers(fs, 1);
+	int fd = fuse_session_fd(fs->se), flags = fcntl(fd, F_GETFL);
+	int err = fcntl(fd, F_SETFL, flags | O_NONBLOCK) ? -errno : 0;
 
+	fs->rings_alone = true;
+	if (!err)
+		err = fs_start_workers(fs, 1);
 	if (err)
 		return err;
 	err = fuse_rings_begin(fs->rings);
@@ -137,6 +180,9 @@ static int fs_serve_rings(struct fs *fs)
 		fs->ring_count = (unsigned)err;
 		return 0;
 	}
+	/* the device again, for everything; the worker that it has may go on as it is */
+	fs->rings_alone = false;
+	fcntl(fd, F_SETFL, flags);
 	fs->rings_why = "refused by the kernel";
 	diag_debug("FUSE over io_uring: %s", strerror(-err));
 	return fs_start_workers(fs, fs_workers_wanted(fs));

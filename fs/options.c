@@ -46,7 +46,8 @@ static const struct option_def option_table[] = {
 	  "(default: C)" },
 	{ "transport", KIND_CHOICE, BOTH, FIELD(transport), 0, 0, "auto|verbs|tcp|shm",
 	  "auto|verbs|tcp|shm",
-	  "transport of addresses without a prefix (default: auto: verbs where both ends have it, else tcp)" },
+	  "transport of addresses without a prefix; auto: verbs where both ends have it, "
+	  "else tcp (default: auto)" },
 	{ "min_mirrors", KIND_UINT, OPTIONS_MOUNT, FIELD(min_mirrors), 0, OPTIONS_MIRRORS_MAX, NULL,
 	  "N",
 	  "mirrors in sync that a write needs (default: a majority of the nodes; 0: go on alone)" },

@@ -12,10 +12,10 @@ prometheus_pid=
 load_pid=
 cleanup()
 {
-	for pid in $prometheus_pid $load_pid; do
-		kill "$pid" 2>/dev/null || :
-		wait "$pid" 2>/dev/null || :
-	done
+	: >"$tmp/stop" # the load ends with its round, so that the mount can go
+	[ -z "$load_pid" ] || wait "$load_pid" || :
+	[ -z "$prometheus_pid" ] || kill "$prometheus_pid" 2>/dev/null || :
+	[ -z "$prometheus_pid" ] || wait "$prometheus_pid" || :
 	mount_cleanup
 }
 trap cleanup EXIT
@@ -65,7 +65,7 @@ print(result[0]["value"][1] if result else "")' "$web" "$1"
 }
 
 # Some of everything: reads, writes, a checkpoint, pages of the view to be dropped.
-while :; do
+while [ ! -e "$tmp/stop" ]; do
 	"$KVFS" bench --dir "$tmp/m" --seconds 1 --load a,create --keys 200 --threads 1 >/dev/null
 	cat "$tmp"/s.m/kvfs-bench/* >/dev/null 2>&1 || :
 	"$KVFS" checkpoint "$tmp/m"
