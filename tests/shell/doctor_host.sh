@@ -28,7 +28,7 @@ put etc/fuse.conf user_allow_other
 finds fuse.users ok "let others in"
 finds fuse.uring n/a "6.14"
 put $parameters/enable_uring N
-finds fuse.uring n/a enable_uring
+finds fuse.uring warn enable_uring
 put $parameters/enable_uring Y
 finds fuse.uring ok
 finds fuse.limits n/a
