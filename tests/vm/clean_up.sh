@@ -24,12 +24,12 @@ owned_rig
 
 	owned_rig
 	kill -9 "$owner"
-	wait_for "gone $pids" 20
-	wait_for '[ ! -e "$KVFS_RIG_DIR" ]' 20
+	wait_for "gone $pids" 100
+	wait_for '[ ! -e "$KVFS_RIG_DIR" ]' 100
 
 	owned_rig
 	kill -9 "${pids%% *}"
-	wait_for "gone $pids" 20
+	wait_for "gone $pids" 100
 	expect 125 "$RIG" run -n 1 -- true
 	one_line "no rig runs in"
 	"$RIG" down

@@ -33,9 +33,9 @@ expect 0 on 1 '! pgrep -f "[s]leep 302" && pgrep -f "[s]leep 301"'
 expect 0 on 1 'sleep 303 & echo started'
 "$RIG" run -n 1 -- sleep 304 &
 client=$!
-wait_for "on 1 'pgrep -f \"[s]leep 304\"' >/dev/null" 60
+wait_for "on 1 'pgrep -f \"[s]leep 304\"' >/dev/null" 200
 kill -9 "$client"
-wait_for "! on 1 'pgrep -f \"[s]leep 304\"' >/dev/null" 60
+wait_for "! on 1 'pgrep -f \"[s]leep 304\"' >/dev/null" 200
 
 # two at once: the second writes what the first waits for
 vm_timeout=60 on 1 'until [ -e /tmp/word ]; do sleep 0.1; done; cat /tmp/word' >"$tmp/word" &

@@ -30,18 +30,29 @@ vm_cleanup()
 }
 trap vm_cleanup EXIT
 
+# As in functions.sh, but by the clock: a condition asked in a guest takes its time.
+wait_for()
+{
+	vm_until=$(($(date +%s) + $2))
+	until eval "$1"; do
+		[ "$(date +%s)" -lt "$vm_until" ] || fail "after $2 s still not: $1"
+		sleep 0.1
+	done
+}
+
 # rig_up N [OPTIONS...]
 rig_up()
 {
-	"$RIG" up --owner $$ --lifetime 900 "$@" || fail "the rig does not come up"
+	"$RIG" up --owner $$ --lifetime 1800 "$@" || fail "the rig does not come up"
 }
 
-# on G COMMAND LINE: run by a shell of guest G; 120 s, or $vm_timeout
+# on G COMMAND LINE: run by a shell of guest G; 400 s, or $vm_timeout. Alone on a machine all takes seconds;
+# beside other work emulation has been seen thirty times slower.
 on()
 {
 	vm_guest=$1
 	shift
-	"$RIG" run -n --timeout "${vm_timeout:-120}" "$vm_guest" -- sh -c "$*"
+	"$RIG" run -n --timeout "${vm_timeout:-400}" "$vm_guest" -- sh -c "$*"
 }
 
 # must G COMMAND LINE: that has to succeed

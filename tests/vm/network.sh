@@ -10,7 +10,7 @@ received()
 	on "$1" "ping -q -i 0.05 -c 20 -W 1 $2" | sed -n 's/.* \([0-9]*\) received.*/\1/p'
 }
 
-rig_up 3 --no-rdma --nics 2
+rig_up 3 --no-rdma --nics 2 --cpus 1
 for address in 10.77.0.2 10.77.0.3 10.77.1.2; do
 	[ "$(received 1 "$address")" -eq 20 ] || fail "no way to $address"
 done
@@ -33,13 +33,13 @@ must 1 'ip -br link show eth0 | grep -q LOWER_UP'
 [ "$(received 1 10.77.0.2)" -eq 20 ] || fail "not healed"
 
 "$RIG" net --nic 1 2 unplug
-wait_for "on 2 'ip -br link show eth1 | grep -q NO-CARRIER'" 20
+wait_for "on 2 'ip -br link show eth1 | grep -q NO-CARRIER'" 100
 [ "$(received 1 10.77.1.2)" -eq 0 ] || fail "unplugged, and yet something passes"
 "$RIG" net --nic 1 2 plug
-wait_for '[ "$(received 1 10.77.1.2)" -eq 20 ]' 20
+wait_for '[ "$(received 1 10.77.1.2)" -eq 20 ]' 100
 
 # the network outlives a guest
 "$RIG" kill 2
 [ "$(received 1 10.77.0.3)" -eq 20 ] || fail "no way to 3 without 2"
 "$RIG" start 2 || fail "guest 2 does not start again"
-wait_for '[ "$(received 1 10.77.0.2)" -eq 20 ]' 20
+wait_for '[ "$(received 1 10.77.0.2)" -eq 20 ]' 100

@@ -7,9 +7,9 @@
 # between SERVER-COMMAND CLIENT-COMMAND: the server in guest 2, the client in guest 1 when it listens
 between()
 {
-	"$RIG" run -n --timeout 90 2 -- sh -c "$1" >"$tmp/server" 2>&1 &
+	"$RIG" run -n --timeout 400 2 -- sh -c "$1" >"$tmp/server" 2>&1 &
 	server=$!
-	"$RIG" run -n --timeout 90 1 -- sh -c "$2" >"$tmp/client" 2>&1 || {
+	"$RIG" run -n --timeout 400 1 -- sh -c "$2" >"$tmp/client" 2>&1 || {
 		cat "$tmp/client" "$tmp/server" >&2
 		fail "guest 1: $2"
 	}
