@@ -149,6 +149,19 @@ static int registrar_add(void *ctx, void *base, size_t len, void **ret_handle)
 	return 0;
 }
 
+/* Memory of a GPU: sent from by its address here, though the device reads it by the dmabuf. */
+static int registrar_add_dmabuf(void *ctx, int fd, uint64_t fd_off, void *base, size_t len,
+				void **ret_handle)
+{
+	struct verbs_pd *pd = ctx;
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd->pd, fd_off, len, (uintptr_t)base, fd, 0);
+
+	if (!mr)
+		return errno ? -errno : -EIO;
+	*ret_handle = mr;
+	return 0;
+}
+
 static void registrar_remove(void *ctx, void *handle)
 {
 	(void)ctx;
@@ -171,6 +184,7 @@ static void registrar_gone(void *ctx)
 
 static const struct region_registrar_ops verbs_registrar = {
 	.add = registrar_add,
+	.add_dmabuf = registrar_add_dmabuf,
 	.remove = registrar_remove,
 	.gone = registrar_gone,
 };
