@@ -552,10 +552,13 @@ int main(void)
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
 	tcase_add_test(t, keeps_what_a_resync_removes);
-	tcase_add_loop_test(t, full_arena_recovers, 0, 6);
 	tcase_add_test(t, each_start_is_an_epoch);
 	tcase_add_loop_test(t, promotion_asks_whether_in_sync, 0, 3);
 	tcase_add_test(t, set_in_sync_is_on_media);
+	suite_add_tcase(s, t);
+	t = tcase_create("slow");
+	tcase_set_timeout(t, 120); /* a full arena under a sanitizer */
+	tcase_add_loop_test(t, full_arena_recovers, 0, 6);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }
