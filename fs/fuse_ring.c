@@ -147,15 +147,17 @@ static void ring_take_answered(struct ring *r)
 static void ring_handle(struct ring_entry *e)
 {
 	struct fs *fs = e->ring->rings->fs;
+	bool again;
 
 	if (ring_entry_is_statfs(e))
 		fs_drain_device(fs);
 	e->refused = RING_REFUSE_ONCE;
 	ring_entry_handle(e);
-	if (e->refused != RING_REFUSED)
+	again = e->refused == RING_REFUSED;
+	e->refused = RING_REFUSE; /* what is answered later is answered for good */
+	if (!again)
 		return;
 	fs_drain_device(fs);
-	e->refused = RING_REFUSE;
 	ring_entry_handle(e);
 }
 

@@ -65,7 +65,6 @@ bool ring_entry_is_statfs(const struct ring_entry *e)
 bool ring_entry_may_wait(const struct ring_entry *e)
 {
 	const struct fs *fs = e->ring->rings->fs;
-
 	uint32_t opcode = ((const struct fuse_in_header *)e->headers->in_out)->opcode;
 
 	if (!fs->commit || commit_is_roomy(fs->commit))
@@ -121,7 +120,7 @@ static void ring_entry_hand_over(struct ring_entry *e)
 static ssize_t ring_entry_answer(struct ring_entry *e, const struct iovec *iov, int count)
 {
 	struct fuse_out_header out = *(const struct fuse_out_header *)iov[0].iov_base;
-	size_t bytes = 0;
+	size_t bytes = 0, room = e->ring->rings->payload_bytes;
 
 	if (out.error == -ENOSPC && ring_self == e->ring && e->refused == RING_REFUSE_ONCE) {
 		e->refused = RING_REFUSED;
@@ -129,9 +128,10 @@ static ssize_t ring_entry_answer(struct ring_entry *e, const struct iovec *iov, 
 	}
 	out.unique = e->commit_id;
 	for (int i = 1; i < count; i++) {
-		if (bytes + iov[i].iov_len > e->ring->rings->payload_bytes) {
-			errno = EINVAL;
-			return -1;
+		if (iov[i].iov_len > room - bytes) { /* the kernel asks for no more: never no answer */
+			out.error = -EIO;
+			bytes = 0;
+			break;
 		}
 		memcpy(e->payload + bytes, iov[i].iov_base, iov[i].iov_len);
 		bytes += iov[i].iov_len;
