@@ -320,9 +320,10 @@ static int report(const struct options *o)
 		}
 		s = overall(o, p);
 		print(policies[p]->name, "all", &s);
-		status |= s.bad > 2 || s.gain < 0.97;
+		/* so that not a number is no pass either */
+		status |= s.bad > 2 || !(s.gain >= 0.97) || !(s.gain_worst > 0) || !(s.share_worst > 0);
 		if (o->full && policies[p] == &tuner_policy_xgboost)
-			status |= s.share < 0.95 || s.gain < 1.17 || s.best < 1.0;
+			status |= !(s.share >= 0.95 && s.gain >= 1.17 && s.best >= 1.0);
 	}
 	return status;
 }
@@ -339,6 +340,7 @@ int main(int argc, char **argv)
 		{ 0 },
 	};
 	struct options o = { .seeds = 2 };
+	bool known;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -365,7 +367,11 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (o.seeds == 0 || o.seeds > SEEDS_MAX || (o.policy && !tuner_policy_by_name(o.policy)))
+	known = !o.workload;
+	for (unsigned w = 0; w < SIM_WORKLOADS && !known; w++)
+		known = strcmp(o.workload, sim_workload_name((enum sim_workload)w)) == 0;
+	if (!known || o.seeds == 0 || o.seeds > SEEDS_MAX ||
+	    (o.policy && !tuner_policy_by_name(o.policy)))
 		return 2;
 	for (unsigned w = 0; w < SIM_WORKLOADS; w++)
 		if (!o.workload || strcmp(o.workload, sim_workload_name((enum sim_workload)w)) == 0)

@@ -73,10 +73,15 @@ static void save_model(struct tuner_loop *l)
 	size_t len;
 	int err;
 
-	if (l->config.dirfd < 0 || tuner_model_save(l->tuner, &bytes, &len))
+	if (l->config.dirfd < 0)
 		return;
-	err = model_file_save(l->config.dirfd, XGBOOST_COLUMNS, bytes, len);
-	free(bytes);
+	err = tuner_model_save(l->tuner, &bytes, &len);
+	if (err == -ENOTSUP || err == -EAGAIN)
+		return; /* none to keep, or nothing learnt yet */
+	if (!err) {
+		err = model_file_save(l->config.dirfd, XGBOOST_COLUMNS, bytes, len);
+		free(bytes);
+	}
 	if (err) {
 		char text[160];
 
@@ -90,15 +95,20 @@ static void switch_trace(struct tuner_loop *l, FILE *next)
 {
 	void *bytes = NULL;
 	size_t len = 0;
+	int err;
 
 	if (l->trace)
 		fclose(l->trace);
 	l->trace = next;
 	if (!next)
 		return;
-	if (tuner_model_save(l->tuner, &bytes, &len))
-		bytes = NULL;
-	if (tuner_trace_begin(next, &l->config.tuner, bytes, len)) {
+	err = tuner_model_save(l->tuner, &bytes, &len);
+	if (err == -ENOTSUP || err == -EAGAIN)
+		err = 0;
+	if (!err)
+		err = tuner_trace_begin(next, &l->config.tuner, bytes, len);
+	if (err) {
+		l->config.host->report(l->config.ctx, "tuner: the trace cannot be begun");
 		fclose(next);
 		l->trace = NULL;
 	}
@@ -151,9 +161,13 @@ static void window(struct tuner_loop *l)
 	next = tuner_step(l->tuner, &w, &d);
 	if (is_set)
 		next = tuner_settings_clamp(set, &w.bounds);
-	if (l->trace && tuner_trace_add(l->trace, &w, &d))
+	if (l->trace && tuner_trace_add(l->trace, &w, &d)) {
+		l->config.host->report(l->config.ctx,
+				       "tuner: cannot write the trace; it ends here");
 		switch_trace(l, NULL);
+	}
 	pthread_mutex_lock(&l->lock);
+	d.after = next; /* behind the trace, which is compared with the tuner's own */
 	decision_log_add(&l->log, &d);
 	pthread_mutex_unlock(&l->lock);
 	apply(l, next);
@@ -206,8 +220,13 @@ static void *run(void *arg)
 	say_started(l, err);
 	if (err)
 		return NULL;
-	while (wait_for_window(l, deadline_ns += l->config.window_ns))
+	while (wait_for_window(l, deadline_ns += l->config.window_ns)) {
+		uint64_t now = clock_mono_ns();
+
+		if (now > deadline_ns + l->config.window_ns)
+			deadline_ns = now; /* held up: no short windows to make up for it */
 		window(l);
+	}
 	save_model(l);
 	switch_trace(l, NULL);
 	tuner_destroy(l->tuner);
@@ -228,8 +247,11 @@ int tuner_loop_start(const struct tuner_loop_config *config, struct tuner_loop *
 	struct tuner_loop *l = calloc(1, sizeof(*l));
 	int err;
 
-	if (!l)
+	if (!l) {
+		if (config->trace)
+			fclose(config->trace);
 		return -ENOMEM;
+	}
 	l->config = *config;
 	l->next_trace = config->trace;
 	l->new_trace = config->trace != NULL;

@@ -184,9 +184,12 @@ static bool judge(struct tuner_policy *p, const struct tuner_sample *s)
 {
 	float row[XGBOOST_COLUMNS], y;
 	double off;
+	int err;
 
 	fill_row(row, &s->features, s->from, s->to);
-	if (xgb_model_predict(p->model, row, 1, &y))
+	err = xgb_model_predict(p->model, row, 1, &y);
+	outcome(p, err);
+	if (err)
 		return false;
 	off = fabs((double)y - s->gain);
 	if (p->judged++ == 0) {

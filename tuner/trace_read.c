@@ -56,9 +56,11 @@ static int get_levels(const json_t *j, uint8_t *ret_level)
 	if (json_array_size(j) != TUNER_KNOBS)
 		return -EINVAL;
 	for (int k = 0; k < TUNER_KNOBS; k++) {
-		json_int_t v = json_integer_value(json_array_get(j, (size_t)k));
+		const json_t *e = json_array_get(j, (size_t)k);
+		json_int_t v = json_integer_value(e);
 
-		if (v < 0 || v >= TUNER_LEVELS_MAX)
+		if (!json_is_integer(e) || v < 0 ||
+		    v >= (json_int_t)tuner_knob_levels((enum tuner_knob)k))
 			return -EINVAL;
 		ret_level[k] = (uint8_t)v;
 	}

@@ -313,9 +313,10 @@ struct tuner_settings tuner_step(struct tuner *t, const struct tuner_window *w,
 				 struct tuner_decision *ret_decision)
 {
 	struct tuner_decision *d = ret_decision;
-	struct tuner_bounds bounds = w->bounds;
+	struct tuner_window sane = *w;
 
-	tuner_bounds_sane(&bounds);
+	tuner_bounds_sane(&sane.bounds);
+	w = &sane;
 	memset(d, 0, sizeof(*d));
 	d->window = w->index;
 	d->before = w->in_force;
@@ -332,9 +333,9 @@ struct tuner_settings tuner_step(struct tuner *t, const struct tuner_window *w,
 		t->ctx = NULL;
 		tuner_move(t, d, t->config.shipped, MODE_HOLD, TUNER_FALL_BACK, t->failure);
 	}
-	d->after = tuner_settings_clamp(d->after, &bounds);
+	d->after = tuner_settings_clamp(d->after, &w->bounds);
 	if (t->ctx)
-		t->ctx->best = tuner_settings_clamp(t->ctx->best, &bounds);
+		t->ctx->best = tuner_settings_clamp(t->ctx->best, &w->bounds);
 	t->wanted = d->after;
 	t->asked = d->action != TUNER_FREEZE; /* an operator may have set something else */
 	return d->after;

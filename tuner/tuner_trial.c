@@ -80,15 +80,16 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
 		mean_add(&t->ctx->shipped, d->reward, BASE_MOST);
 	gain = believe(t, d->gain, &error);
 	last = t->trial.n >= TRIAL_WINDOWS;
-	if (gain > MARGIN + SURE * error)
-		keep(t, w, d);
-	else if (t->trial.n == 1 && d->gain < -drop)
+	/* What was measured comes first: a prior, however sure, keeps no step that lost. */
+	if (t->trial.n == 1 && d->gain < -drop)
 		roll_back(t, w, d, "much worse at once");
+	else if (d->gain > 0 && gain > MARGIN + SURE * error)
+		keep(t, w, d);
 	else if (gain + HOPELESS * error < MARGIN)
 		roll_back(t, w, d, "worse");
 	else if (!last)
 		tuner_move(t, d, t->to, t->mode, TUNER_WAIT, "not clear of the noise yet");
-	else if (gain > MARGIN + HOPELESS * error)
+	else if (d->gain > 0 && gain > MARGIN + HOPELESS * error)
 		keep(t, w, d);
 	else
 		roll_back(t, w, d, "no gain worth a change");

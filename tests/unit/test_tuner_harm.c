@@ -244,6 +244,33 @@ START_TEST(decisions_repeat)
 }
 END_TEST
 
+static void lie(struct tuner_policy *p, const struct tuner_query *q, struct tuner_proposal *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->choice = q->n > 1 ? 1 + (int)(q->window % (unsigned)(q->n - 1)) : 0;
+	r->prior = 10;
+	r->prior_error = 0.001f;
+}
+
+/* A policy that is sure of each step, good or bad. */
+START_TEST(a_policy_may_lie)
+{
+	struct tuner_policy_ops ops = tuner_policy_bandit;
+
+	ops.propose = lie;
+	for (int wl = 0; wl < SIM_WORKLOADS; wl++) {
+		struct tuner_settings s = tuner_settings_shipped;
+
+		begin(&ops, (enum sim_workload)wl);
+		for (unsigned i = 0; i < trace->windows; i++)
+			s = pass(i, s, NULL);
+		ck_assert_msg(worst_in_a_row <= 2, "%s: %u",
+			      sim_workload_name((enum sim_workload)wl), worst_in_a_row);
+		end();
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("tuner harm");
@@ -256,6 +283,7 @@ int main(void)
 	tcase_add_test(t, what_is_asked_may_not_be_given);
 	tcase_add_test(t, frozen_means_still);
 	tcase_add_test(t, library_may_fail);
+	tcase_add_test(t, a_policy_may_lie);
 	tcase_add_test(t, decisions_repeat);
 	suite_add_tcase(s, t);
 	return unit_run(s);

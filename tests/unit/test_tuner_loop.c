@@ -3,6 +3,7 @@
 #include "tuner/loop.h"
 
 #include "common/clock.h"
+#include "common/thread.h"
 #include "tests/unit/unit_main.h"
 #include "tuner/model_file.h"
 #include "tuner/policy_xgboost.h"
@@ -23,7 +24,7 @@ static struct {
 	struct tuner_settings in_force;
 	unsigned windows, reports;
 	char report[200];
-} host = { .lock = PTHREAD_MUTEX_INITIALIZER, .passed = PTHREAD_COND_INITIALIZER };
+} host = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void host_snapshot(void *ctx, struct tuner_snapshot *ret_snapshot)
 {
@@ -65,10 +66,14 @@ static const struct tuner_host_ops ops = { host_snapshot, host_limits, host_appl
 
 static void wait_windows(unsigned more)
 {
+	uint64_t deadline = clock_mono_ns() + 50 * NSEC_PER_SEC;
+	int err = 0;
+
 	pthread_mutex_lock(&host.lock);
 	more += host.windows;
-	while (host.windows < more)
-		pthread_cond_wait(&host.passed, &host.lock);
+	while (!err && host.windows < more)
+		err = thread_cond_wait_until(&host.passed, &host.lock, deadline);
+	ck_assert_msg(host.windows >= more, "%u windows, not %u", host.windows, more);
 	pthread_mutex_unlock(&host.lock);
 }
 
@@ -81,6 +86,7 @@ static struct tuner_loop *start(int dirfd, FILE *trace)
 	tuner_config_init(&c.tuner);
 	c.tuner.policy = &tuner_policy_xgboost;
 	host.windows = host.reports = 0;
+	ck_assert_int_eq(thread_cond_init(&host.passed), 0);
 	ck_assert_int_eq(sim_trace_create(SIM_MIX, 1, false, &host.trace), 0);
 	ck_assert_int_eq(tuner_loop_start(&c, &l), 0);
 	return l;
@@ -89,6 +95,7 @@ static struct tuner_loop *start(int dirfd, FILE *trace)
 static void stop(struct tuner_loop *l)
 {
 	tuner_loop_stop(l);
+	pthread_cond_destroy(&host.passed);
 	sim_trace_destroy(host.trace);
 }
 

@@ -87,28 +87,35 @@ END_TEST
 START_TEST(each_call_may_fail)
 {
 	fill();
-	for (unsigned fail_at = 1; fail_at < 60; fail_at++) {
+	for (unsigned fail_at = 1, reached = 1; reached; fail_at++) {
 		struct xgb_model *m;
+		unsigned failed = 0;
 		float out[2];
 		void *bytes;
 		size_t len;
 
 		ck_assert_int_eq(xgb_model_create(&xgb_fault_api, COLS, &m), 0);
 		xgb_fault_set(fail_at, 1);
-		for (int round = 0; round < 2; round++) {
+		for (int round = 0; round < 3; round++) { /* anew, anew, some rounds more */
 			int err = xgb_model_train(m, x[0], y, ROWS, 3, round == 1);
 
 			ck_assert(err == 0 || err == -EIO);
+			failed += err != 0;
 			err = xgb_model_predict(m, x[0], 2, out);
 			ck_assert(err == 0 || err == -EIO || err == -EAGAIN);
+			failed += err == -EIO;
 			err = xgb_model_save(m, &bytes, &len);
 			ck_assert(err == 0 || err == -EIO || err == -EAGAIN);
+			failed += err == -EIO;
 			if (!err) {
 				err = xgb_model_load(m, bytes, len);
 				ck_assert(err == 0 || err == -EIO || err == -EINVAL);
+				failed += err != 0;
 				free(bytes);
 			}
 		}
+		reached = xgb_fault_calls >= fail_at;
+		ck_assert_msg(failed == reached, "call %u: %u errors", fail_at, failed);
 		xgb_fault_set(0, 0);
 		ck_assert_int_eq(xgb_model_train(m, x[0], y, ROWS, 3, false), 0);
 		ck_assert_int_eq(xgb_model_predict(m, x[0], 2, out), 0);
