@@ -14,6 +14,7 @@
 #include "replication/mirror.h"
 #include "replication/primary.h"
 #include "replication/transport.h"
+#include "replication/transport_fault.h"
 
 #include <check.h>
 #include <errno.h>
@@ -27,8 +28,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RIG_RECORDS_MAX 40000
-#define RIG_LOG_BYTES (16ULL << 20)
+#define RIG_RECORDS_MAX 250000 /* their sums are one item of a checkpoint: at most 1 MiB */
+#define RIG_LOG_BYTES (32ULL << 20)
 #define RIG_TIMEOUT_NS (4 * NSEC_PER_SEC)
 #define RIG_WAIT_NS (20 * NSEC_PER_SEC)
 
@@ -46,7 +47,7 @@ struct rig_node {
 	struct oplog *log;
 	struct ckpt *ckpt;
 	pthread_mutex_t lock;              /* ckpt writing, sums */
-	pthread_cond_t changed;            /* with lock: last_lsn has come to wake_lsn */
+	pthread_cond_t changed;            /* with lock: last_lsn at wake_lsn; sync_epoch */
 	uint64_t wake_lsn;                 /* lock; 0: nobody waits */
 	uint32_t sums[RIG_RECORDS_MAX];    /* lock; of lsn: 0 never written */
 	uint64_t last_lsn;                 /* lock */
@@ -55,6 +56,7 @@ struct rig_node {
 	uint32_t promised_node;
 	struct epochs epochs;              /* kv-mirror's, or the primary's */
 	_Atomic uint64_t sync_epoch;       /* a mirror's */
+	_Atomic unsigned told_out;         /* a mirror's: how often it noted to be out of sync */
 	_Atomic unsigned noted_in, noted_out; /* a primary's */
 	_Atomic unsigned checkpoints, resyncs, keeps;
 	uint64_t kept_after, kept_last, kept_epoch; /* of the last keep */
@@ -238,8 +240,12 @@ static inline int rig_note_state(void *ctx, const struct epochs *epochs, uint64_
 {
 	struct rig_node *n = ctx;
 
+	pthread_mutex_lock(&n->lock);
 	n->epochs = *epochs;
 	n->sync_epoch = sync_epoch;
+	n->told_out += sync_epoch == 0;
+	pthread_cond_broadcast(&n->changed);
+	pthread_mutex_unlock(&n->lock);
 	return 0;
 }
 
@@ -372,6 +378,7 @@ struct rig_progress {
 	pthread_cond_t changed; /* with lock: a count has come to where a waiter wants it */
 	unsigned done, failed, freed;
 	unsigned wake_done, wake_freed;
+	bool ended;
 };
 
 static inline void rig_progress_init(struct rig_progress *g)
@@ -422,6 +429,43 @@ static inline unsigned rig_progress_done(struct rig_progress *g)
 	done = g->done;
 	pthread_mutex_unlock(&g->lock);
 	return done;
+}
+
+/* Until one more is done than now, or rig_progress_end. */
+static inline void rig_progress_more(struct rig_progress *g)
+{
+	uint64_t deadline = clock_mono_ns() + 2 * RIG_WAIT_NS;
+	unsigned done;
+	int err = 0;
+
+	pthread_mutex_lock(&g->lock);
+	done = g->done;
+	while (!err && !g->ended && g->done == done) {
+		if (done + 1 < g->wake_done)
+			g->wake_done = done + 1;
+		err = thread_cond_wait_until(&g->changed, &g->lock, deadline);
+	}
+	ck_assert_msg(!err, "writes hang: %u done", g->done);
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* The writer is to begin no more. */
+static inline void rig_progress_end(struct rig_progress *g)
+{
+	pthread_mutex_lock(&g->lock);
+	g->ended = true;
+	pthread_cond_broadcast(&g->changed);
+	pthread_mutex_unlock(&g->lock);
+}
+
+static inline bool rig_progress_ended(struct rig_progress *g)
+{
+	bool ended;
+
+	pthread_mutex_lock(&g->lock);
+	ended = g->ended;
+	pthread_mutex_unlock(&g->lock);
+	return ended;
 }
 
 struct rig_op {
@@ -503,8 +547,9 @@ struct rig_writer {
 static inline void *rig_writer_main(void *arg)
 {
 	struct rig_writer *w = arg;
+	unsigned i;
 
-	for (unsigned i = 0; i < w->count; i++) {
+	for (i = 0; i < w->count && !rig_progress_ended(&w->progress); i++) {
 		/* once it is full, until half of it is done: not a wake-up for each */
 		if (i - rig_progress_done(&w->progress) >= w->depth)
 			rig_progress_wait(&w->progress, i - w->depth / 2, 0);
@@ -512,7 +557,7 @@ static inline void *rig_writer_main(void *arg)
 			ck_assert_int_eq(rig_checkpoint(w->n), 0);
 		rig_write(w->n, w->seed, &w->progress);
 	}
-	rig_progress_wait(&w->progress, w->count, w->count);
+	rig_progress_wait(&w->progress, i, i);
 	return NULL;
 }
 
@@ -649,6 +694,24 @@ static inline void rig_wait_live(struct rig *r, unsigned n)
 	int err = primary_wait_live(r->p.primary, n, RIG_WAIT_NS, &why);
 
 	ck_assert_msg(err == 0, "not live: %s: %s", strerror(-err), why);
+}
+
+/* A live mirror that stops answering after a while, for longer than the primary waits for it. */
+static inline void rig_open_stalling(struct rig *r, enum addr_kind kind,
+				     const struct transport_ops *net)
+{
+	static const struct transport_fault_plan plan = { .seed = 1, .stall_at = 200,
+							  .stall_ns = 1200 * NSEC_PER_MSEC };
+	struct primary_config cfg;
+
+	transport_fault_use(net, &plan);
+	rig_open(r, kind);
+	rig_commit_start(&r->p, COMMIT_PROTOCOL_C, 0, NSEC_PER_SEC);
+	rig_mirror_start(&r->m[0], &transport_fault_ops);
+	cfg = rig_primary_config(&r->p, &r->m[0].listen, 1, 2);
+	cfg.timeout_ns = NSEC_PER_SEC;
+	rig_primary_start_with(r, &cfg);
+	rig_wait_live(r, 1);
 }
 
 #endif

@@ -91,24 +91,13 @@ END_TEST
 /* A mirror that stops answering falls out, writes go on without it, and it joins again. */
 START_TEST(falls_out_and_joins)
 {
-	static const struct transport_fault_plan plan = { .seed = 1, .stall_at = 200,
-							  .stall_ns = 1200 * NSEC_PER_MSEC };
-	struct addr addr;
-	struct primary_config cfg;
 	struct commit_stats cs;
 
-	transport_fault_use(rig_net_ops(), &plan);
-	rig_open(&rig, rig_net());
-	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, NSEC_PER_SEC);
-	rig_mirror_start(&rig.m[0], &transport_fault_ops);
-	addr = rig.m[0].listen;
-	cfg = rig_primary_config(&rig.p, &addr, 1, 2);
-	cfg.timeout_ns = NSEC_PER_SEC;
-	rig_primary_start_with(&rig, &cfg);
-	rig_wait_live(&rig, 1);
+	rig_open_stalling(&rig, rig_net(), rig_net_ops());
 	ck_assert_uint_eq(rig_write_many(&rig.p, 1000, 32, 0), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	rig_wait_live(&rig, 1);
+	ck_assert_uint_ge(rig.p.noted_out, 1); /* it did fall out */
 	commit_stats(rig.p.commit, &cs);
 	ck_assert_uint_eq(cs.in_sync, 1);
 	ck_assert_uint_eq(cs.timeouts, 0);
@@ -180,7 +169,7 @@ START_TEST(follows_over_many_pools)
 	rig_mirror_start(&rig.m[0], NULL);
 	rig_primary_start(&rig, 1, 2, NULL);
 	rig_wait_live(&rig, 1);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 18000, 64, 0), 0);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 36000, 64, 0), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	ck_assert_uint_ge(rig.p.checkpoints, 1);
 	ck_assert_uint_ge(rig.m[0].checkpoints, 1);
@@ -374,7 +363,7 @@ START_TEST(waits_for_log_room)
 	rig_mirror_start(&rig.m[0], NULL);
 	rig_primary_start(&rig, 1, 2, NULL);
 	rig_wait_live(&rig, 1);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 19000, 64, 0), 0);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 38000, 64, 0), 0);
 	mirror_stats(rig.m[0].mirror, &s);
 	ck_assert_uint_lt(s.durable_lsn, rig.p.last_lsn);
 	ck_assert(s.connected);

@@ -287,12 +287,14 @@ END_TEST
 static void wait_sync(struct rig_node *m, uint64_t epoch)
 {
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
+	int err = 0;
 
-	while (m->sync_epoch != epoch) {
-		ck_assert_msg(clock_mono_ns() < deadline, "the mirror notes %lu, not %lu",
-			      m->sync_epoch, epoch);
-		usleep(200);
-	}
+	pthread_mutex_lock(&m->lock);
+	while (!err && m->sync_epoch != epoch)
+		err = thread_cond_wait_until(&m->changed, &m->lock, deadline);
+	ck_assert_msg(m->sync_epoch == epoch, "the mirror notes %lu, not %lu", m->sync_epoch,
+		      epoch);
+	pthread_mutex_unlock(&m->lock);
 }
 
 /* The mirror knows durably, and the primary has noted it before it acknowledges anything without
@@ -300,11 +302,15 @@ static void wait_sync(struct rig_node *m, uint64_t epoch)
 START_TEST(in_sync_is_noted_on_both_sides)
 {
 	struct mirror_stats s;
+	uint64_t end_ns;
 
 	open_with_two(100);
 	for (int i = 0; i < 2; i++)
 		wait_sync(&rig.m[i], rig.p.epoch);
-	mirror_stats(rig.m[0].mirror, &s);
+	end_ns = clock_mono_ns() + RIG_WAIT_NS;
+	do /* it notes first, and says so a moment later */
+		mirror_stats(rig.m[0].mirror, &s);
+	while (!s.in_sync && clock_mono_ns() < end_ns && sched_yield() == 0);
 	ck_assert(s.in_sync);
 	ck_assert_uint_eq(rig.p.noted_in, 2);
 	ck_assert_uint_eq(rig.p.noted_out, 0);
@@ -329,51 +335,46 @@ END_TEST
 /* A live mirror that is too slow is told so before it is left behind. */
 START_TEST(falls_out_is_told)
 {
-	static const struct transport_fault_plan plan = { .seed = 1, .stall_at = 200,
-							  .stall_ns = 1200 * NSEC_PER_MSEC };
-	struct primary_config cfg;
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
 	struct rig_progress g;
-	unsigned wrote = 0;
+	unsigned wrote = 0, told_out;
 	bool was_out = false;
 
 	rig_progress_init(&g);
-	transport_fault_use(&transport_tcp_ops, &plan);
-	rig_open(&rig, ADDR_TCP);
-	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, NSEC_PER_SEC);
-	rig_mirror_start(&rig.m[0], &transport_fault_ops); /* its acknowledgements stall */
-	cfg = rig_primary_config(&rig.p, &rig.m[0].listen, 1, 2);
-	cfg.timeout_ns = NSEC_PER_SEC;
-	rig_primary_start_with(&rig, &cfg);
-	rig_wait_live(&rig, 1);
+	rig_open_stalling(&rig, ADDR_TCP, &transport_tcp_ops);
 	wait_sync(&rig.m[0], rig.p.epoch);
+	told_out = rig.m[0].told_out;
 	while (!was_out) {
 		ck_assert_uint_lt(clock_mono_ns(), deadline);
 		if (rig_progress_done(&g) == wrote && wrote < RIG_RECORDS_MAX - 10) {
 			rig_write(&rig.p, 0, &g);
 			wrote++;
 		}
-		was_out = rig.m[0].sync_epoch == 0;
+		was_out = rig.m[0].told_out != told_out;
 	}
-	ck_assert_uint_ge(rig.p.noted_out, 1);
 	rig_wait_live(&rig, 1);
 	wait_sync(&rig.m[0], rig.p.epoch);
 	rig_progress_wait(&g, wrote, wrote);
+	ck_assert_uint_ge(rig.p.noted_out, 1);
 	ck_assert_uint_eq(g.failed, 0);
 	rig_close(&rig);
 }
 END_TEST
 
-static atomic_bool writers_done;
+static struct rig_progress *writing; /* ended: the mirror may go as fast as it can */
+static bool were_slowed;             /* kv-mirror's, once it runs */
+#define SLOW_RECORDS 9000            /* more than a ring of 4 MiB takes: sent all, it would join */
 
-/* Never nearer than 2000 records to the writers, until they are slowed. */
+/* Never nearer to the writers, until they are slowed. */
 static int slow_apply(void *ctx, const struct record *r)
 {
-	struct commit_stats cs = { 0 };
+	struct commit_stats cs;
 
-	while (!cs.pace_bytes && !writers_done && oplog_last_lsn(rig.p.log) < r->lsn + 2000) {
-		usleep(500);
+	while (!were_slowed && !rig_progress_ended(writing) &&
+	       oplog_last_lsn(rig.p.log) < r->lsn + SLOW_RECORDS) {
+		rig_progress_more(writing);
 		commit_stats(rig.p.commit, &cs);
+		were_slowed = cs.pace_bytes > 0;
 	}
 	return rig_apply(ctx, r);
 }
@@ -389,16 +390,20 @@ static enum link_state link_state(struct rig_node *p, struct link_stats *s)
 START_TEST(slow_mirror_gets_there)
 {
 	static struct mirror_ops ops;
-	struct rig_writer w = { .n = &rig.p, .count = 33000, .depth = 32 };
+	/* more than can be written in the time that a mirror has before writers are slowed */
+	struct rig_writer w = { .n = &rig.p, .count = RIG_RECORDS_MAX - 1000, .depth = 32 };
 	bool held = false, slowed = false;
 	struct commit_stats cs;
 	struct link_stats s;
+	const char *why = "";
 
 	rig_admits = true;
 	rig_progress_init(&w.progress);
+	writing = &w.progress;
+	were_slowed = false;
 	rig_open(&rig, ADDR_SHM);
 	serve(&rig.p, NULL, 0, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 500, 8, 0), 0);
+	ck_assert_uint_eq(rig_write_many(&rig.p, SLOW_RECORDS + 500, 64, 0), 0);
 	rig_primary_stop(&rig.p);
 	ops = rig_mirror_ops;
 	ops.apply = slow_apply;
@@ -409,11 +414,12 @@ START_TEST(slow_mirror_gets_there)
 	while (link_state(&rig.p, &s) != LINK_LIVE && rig_progress_done(&w.progress) < w.count) {
 		held |= s.held_from_lsn > 0;
 		slowed |= s.pace_bytes > 0;
-		usleep(100);
+		/* until it is live; hold and pace have no event: looked at in between */
+		primary_wait_live(rig.p.primary, 1, NSEC_PER_MSEC / 10, &why);
 	}
 	ck_assert_msg(rig_progress_done(&w.progress) < w.count,
 		      "not in sync while writers went on: lag %lu", s.lag_records);
-	writers_done = true;
+	rig_progress_end(&w.progress);
 	pthread_join(w.thread, NULL);
 	ck_assert(held && slowed);
 	ck_assert_uint_eq(w.progress.failed, 0);
@@ -429,10 +435,15 @@ END_TEST
 
 static int stuck_apply(void *ctx, const struct record *r)
 {
+	uint64_t deadline = clock_mono_ns() + 2 * RIG_WAIT_NS;
 	struct rig_node *n = ctx;
+	int err = 0;
 
-	while (r->lsn > 1100 && !n->no_checkpoints) /* let go at the end */
-		usleep(1000);
+	pthread_mutex_lock(&n->lock);
+	while (!err && r->lsn > 1100 && !n->no_checkpoints) /* let go at the end */
+		err = thread_cond_wait_until(&n->changed, &n->lock, deadline);
+	pthread_mutex_unlock(&n->lock);
+	ck_assert_int_eq(err, 0);
 	return rig_apply(ctx, r);
 }
 
@@ -441,7 +452,6 @@ static int stuck_apply(void *ctx, const struct record *r)
 START_TEST(stuck_mirror_holds_nothing)
 {
 	static struct mirror_ops ops;
-	struct link_stats s;
 
 	rig_admits = true;
 	rig_open(&rig, ADDR_SHM);
@@ -453,10 +463,12 @@ START_TEST(stuck_mirror_holds_nothing)
 	ck_assert_uint_eq(rig_write_many(&rig.p, 1000, 8, 0), 0);
 	rig_primary_stop(&rig.p);
 	serve(&rig.p, &rig.m[0].listen, 1, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 18000, 64, 0), 0); /* two pools and more */
-	rig.m[0].no_checkpoints = true;
-	link_state(&rig.p, &s);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 36000, 64, 0), 0); /* two pools and more */
 	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1100);
+	pthread_mutex_lock(&rig.m[0].lock);
+	rig.m[0].no_checkpoints = true;
+	pthread_cond_broadcast(&rig.m[0].changed);
+	pthread_mutex_unlock(&rig.m[0].lock);
 	rig_close(&rig);
 }
 END_TEST
