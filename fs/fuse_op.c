@@ -34,9 +34,26 @@ void fs_unlock(struct fs *fs, struct store *st)
 		pthread_rwlock_unlock(&fs->node->store_swap);
 }
 
+static _Thread_local bool drive_held, drive_owed;
+
+void fs_drive_hold(void)
+{
+	drive_held = true;
+}
+
+bool fs_drive_release(void)
+{
+	bool owed = drive_owed;
+
+	drive_held = drive_owed = false;
+	return owed;
+}
+
 void fs_drive(struct fs *fs)
 {
-	if (!fuse_ring_drives_later())
+	if (drive_held)
+		drive_owed = true;
+	else if (!fuse_ring_drives_later())
 		commit_drive(fs->commit);
 }
 
@@ -47,6 +64,7 @@ int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns)
 	if (commit_admit_now(fs->commit, bytes, urgent))
 		return 0;
 	fs_worker_waits(fs);
+	commit_drive(fs->commit); /* a ring's thread would drive its group only after this wait */
 	err = commit_admit(fs->commit, bytes, urgent, deadline_ns);
 	fs_worker_goes_on(fs);
 	return err;

@@ -31,7 +31,7 @@ struct fs {
 	struct fuse_session *se;
 	struct doubt *doubt;         /* NULL on a mirror */
 	struct fuse_rings *rings;    /* NULL: every request comes through /dev/fuse */
-	bool rings_alone;            /* the device is read for FORGET and INTERRUPT only; before workers start */
+	_Atomic bool rings_alone;            /* the device is read for FORGET and INTERRUPT only; before workers start */
 	pthread_mutex_t device_lock; /* then: who reads the device; outside all other locks */
 	struct fuse_buf device_buf;  /* device_lock */
 	_Atomic unsigned ring_count; /* rings that serve; 0: none, and rings_why says why */
@@ -94,6 +94,11 @@ int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns);
 /* After an operation was queued: appends and sends it, or leaves that to the end of
  * this thread's group. */
 void fs_drive(struct fs *fs);
+
+/* Between these, fs_drive by this thread waits: for one who holds a lock. Release says whether
+ * it is owed. */
+void fs_drive_hold(void);
+bool fs_drive_release(void);
 
 /* fuse_workers.c: a worker begins or ends a wait; it has left. */
 void fs_worker_waits(struct fs *fs);

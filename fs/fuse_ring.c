@@ -346,16 +346,20 @@ int fuse_rings_begin(struct fuse_rings *rings)
 	int err = 0;
 
 	pthread_mutex_lock(&rings->lock);
-	while (!rings->init_done && !err)
+	while (!rings->init_done && (!err || rings->promised))
 		err = thread_cond_wait_until(&rings->changed, &rings->lock, deadline);
-	if (!err && !rings->init_offers)
+	if (rings->init_done)
+		err = 0;
+	if (!err && !rings->promised)
 		err = -ENOTSUP;
 	rings->order = err ? RINGS_ABANDONED : RINGS_BEGIN;
 	if (!err)
 		atomic_fetch_add(&rings->fs->workers_running, rings->count);
 	pthread_cond_broadcast(&rings->changed);
-	if (!err)
-		err = rings_await_locked(rings, &rings->begun);
+	/* Without a deadline: registering waits for nothing, and the kernel, which was promised
+	 * rings, takes no request before all have or one is refused. */
+	while (!err && rings->begun < rings->count && !(err = rings->err))
+		pthread_cond_wait(&rings->changed, &rings->lock);
 	pthread_mutex_unlock(&rings->lock);
 	return err ? err : (int)rings->count;
 }

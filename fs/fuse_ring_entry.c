@@ -174,8 +174,13 @@ ssize_t ring_writev(int fd, struct iovec *iov, int count, void *userdata)
 		assert(e);
 		return ring_entry_answer(e, iov, count);
 	}
-	if (init && count > 1)
-		ring_patch_init(rings, &iov[1]);
+	if (init && count > 1) {
+		pthread_mutex_lock(&rings->lock);
+		rings->promised = rings->init_offers && rings->order == RINGS_NEW;
+		pthread_mutex_unlock(&rings->lock);
+		if (rings->promised)
+			ring_patch_init(rings, &iov[1]);
+	}
 	len = writev(fd, iov, count);
 	if (init) {
 		pthread_mutex_lock(&rings->lock);

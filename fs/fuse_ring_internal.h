@@ -67,6 +67,7 @@ struct fuse_rings {
 	unsigned ready, begun;      /* lock: threads that got that far */
 	int err;                    /* lock: the first failure of any */
 	_Atomic bool init_done;     /* the INIT request is answered */
+	bool promised;              /* lock: the INIT answer says rings; only a refusal undoes it */
 	bool init_offers;           /* the kernel's INIT offered it; before init_done */
 	_Atomic bool stopping;
 	struct ring_wait wait;

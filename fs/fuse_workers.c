@@ -28,10 +28,13 @@
 
 int fs_drain_device(struct fs *fs)
 {
-	int res;
+	int res = -EAGAIN;
+	bool drive;
 
 	pthread_mutex_lock(&fs->device_lock);
-	while ((res = fuse_session_receive_buf(fs->se, &fs->device_buf)) > 0) {
+	fs_drive_hold();
+	while (fs->rings_alone &&
+	       (res = fuse_session_receive_buf(fs->se, &fs->device_buf)) > 0) {
 		const struct fuse_in_header *in = fs->device_buf.mem;
 
 		/* of a request that came by a ring: libfuse would look for it under the kernel's
@@ -42,7 +45,10 @@ int fs_drain_device(struct fs *fs)
 		fuse_session_process_buf(fs->se, &fs->device_buf);
 		fs_metrics_end(&fs->metrics);
 	}
+	drive = fs_drive_release();
 	pthread_mutex_unlock(&fs->device_lock);
+	if (drive)
+		fs_drive(fs);
 	return res;
 }
 
@@ -53,25 +59,6 @@ static void fs_let_kick(void)
 	sigemptyset(&kick);
 	sigaddset(&kick, FS_KICK_SIGNAL);
 	pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
-}
-
-/* The one worker of the device beside rings. */
-static void *fs_device_worker(void *arg)
-{
-	struct fs *fs = arg;
-	struct pollfd p = { .fd = fuse_session_fd(fs->se), .events = POLLIN };
-
-	fs_let_kick();
-	while (!fs->stopping && !fuse_session_exited(fs->se)) {
-		int res;
-
-		poll(&p, 1, -1);
-		res = fs_drain_device(fs);
-		if (res != -EINTR && res != -EAGAIN)
-			break;
-	}
-	fs_worker_left(fs);
-	return NULL;
 }
 
 static void *fs_worker(void *arg)
@@ -92,6 +79,24 @@ static void *fs_worker(void *arg)
 		}
 	}
 	free(buf.mem);
+	fs_worker_left(fs);
+	return NULL;
+}
+
+/* The one worker of the device beside rings; without them after all, one of several. */
+static void *fs_device_worker(void *arg)
+{
+	struct fs *fs = arg;
+	struct pollfd p = { .fd = fuse_session_fd(fs->se), .events = POLLIN };
+	int res = -EAGAIN;
+
+	fs_let_kick();
+	while (fs->rings_alone && !fs->stopping && (res == -EINTR || res == -EAGAIN)) {
+		poll(&p, 1, -1);
+		res = fs_drain_device(fs);
+	}
+	if (!fs->rings_alone)
+		return fs_worker(fs);
 	fs_worker_left(fs);
 	return NULL;
 }
@@ -180,9 +185,11 @@ static int fs_serve_rings(struct fs *fs)
 		fs->ring_count = (unsigned)err;
 		return 0;
 	}
-	/* the device again, for everything; the worker that it has may go on as it is */
+	/* the device again, for everything; under the lock, so that no drain reads on and blocks */
+	pthread_mutex_lock(&fs->device_lock);
 	fs->rings_alone = false;
 	fcntl(fd, F_SETFL, flags);
+	pthread_mutex_unlock(&fs->device_lock);
 	fs->rings_why = "refused by the kernel";
 	diag_debug("FUSE over io_uring: %s", strerror(-err));
 	return fs_start_workers(fs, fs_workers_wanted(fs));
@@ -207,7 +214,8 @@ void fs_worker_waits(struct fs *fs)
 {
 	pthread_mutex_lock(&fs->workers_lock);
 	fs->workers_waiting++;
-	if (fs->workers_waiting == fs->worker_count && !fs->stopping &&
+	/* beside rings nobody who waits reads the device */
+	if (!fs->rings_alone && fs->workers_waiting == fs->worker_count && !fs->stopping &&
 	    fs->worker_count < FS_WORKERS_MAX + FS_SPARES_MAX)
 		/* without it requests wait for this one's deadline */
 		(void)fs_worker_start_locked(fs);

@@ -100,6 +100,8 @@ static int node_resync_install(void *ctx, uint64_t *ret_lsn)
 	if (!err) {
 		n->vol->super.state = VOLUME_READY;
 		err = volume_write_super(n->vol);
+		if (err)
+			n->vol->super.state = VOLUME_RESYNCING;
 	}
 	pthread_mutex_unlock(&n->ckpt_busy);
 	if (err)
