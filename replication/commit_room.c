@@ -84,7 +84,7 @@ static void commit_pace_wait(struct commit *c, uint32_t bytes, uint64_t deadline
 	if (c->pace_turn_ns < now)
 		c->pace_turn_ns = now;
 	turn_ns = c->pace_turn_ns;
-	if (pace)
+	if (pace && turn_ns < deadline_ns) /* a later turn is never waited for */
 		c->pace_turn_ns += (uint64_t)bytes * NSEC_PER_SEC / pace;
 	if (turn_ns > deadline_ns)
 		turn_ns = deadline_ns;

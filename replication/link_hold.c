@@ -42,8 +42,8 @@ static void hold_publish(struct link *l, uint64_t lsn, uint64_t pace)
 			min_pace = x->hold_pace;
 	}
 	oplog_hold(p->log, min_lsn);
+	commit_pace(p->commit, min_pace); /* in the order in which it was worked out */
 	pthread_mutex_unlock(&p->lock);
-	commit_pace(p->commit, min_pace);
 	if (released)
 		commit_log_released(p->commit);
 }

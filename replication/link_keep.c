@@ -18,14 +18,18 @@
 int link_keep_begin(struct link *l)
 {
 	struct link_sender *s = &l->send;
+	int err;
 
 	pthread_mutex_lock(&l->send_lock);
 	s->holds = l->tops->in_place && l->primary->cfg.memory;
 	if (s->holds && !s->held)
 		s->held = calloc(REPL_WINDOW_RECORDS, sizeof(struct op *));
+	err = s->holds && !s->held ? -ENOMEM : 0;
+	if (err)
+		s->holds = false;
 	s->held_lsn = l->welcome.last_lsn;
 	link_unlock(l);
-	return s->holds && !s->held ? -ENOMEM : 0;
+	return err;
 }
 
 void link_keep_locked(struct link *l, struct op *op)

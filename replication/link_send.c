@@ -179,7 +179,10 @@ void link_send_begin(struct link *l, uint64_t next_lsn)
 	s->next_lsn = next_lsn;
 	s->ring_bytes = l->tops->remote_window_bytes(l->ep);
 	atomic_store_explicit(&s->ring_head, 0, memory_order_relaxed);
-	s->window_records = l->welcome.window_records;
+	/* our own table of what is under way has no more places */
+	s->window_records = l->welcome.window_records < REPL_WINDOW_RECORDS ?
+				    l->welcome.window_records :
+				    REPL_WINDOW_RECORDS;
 	s->lanes = l->tops->lanes(l->ep);
 	s->lane = 0;
 	s->unacked = s->waiting = false;

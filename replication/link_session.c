@@ -124,6 +124,8 @@ static int session_connect(struct link *l, int fd)
 	snprintf(l->transport, sizeof(l->transport), "%s", l->tops->name);
 	pthread_mutex_unlock(&l->primary->lock);
 	atomic_store_explicit(&l->lanes, l->tops->lanes(l->ep), memory_order_relaxed);
+	if (l->tops == &transport_verbs_ops)
+		l->verbs_wait_ns = 0;
 	return 0;
 }
 

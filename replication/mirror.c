@@ -46,9 +46,8 @@ int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...)
 	pthread_mutex_unlock(&m->lock);
 	if (first && m->ops->failed)
 		m->ops->failed(m->ctx, why);
-	if (first)
-		m->ops->note_state(m->ctx, &m->epochs,
-				   0); /* it follows no more: not to be promoted unasked */
+	if (first) /* it follows no more: not to be promoted unasked; a failure is in last_error */
+		(void)mirror_note_state(m, &m->epochs, false);
 	return err;
 }
 

@@ -55,6 +55,7 @@ struct region_pool {
 	const struct region_registrar_ops *registrar; /* changes only when nothing is BUSY or registering */
 	void *registrar_ctx;
 	bool registering;      /* the thread is in registrar->add, without the lock */
+	bool registrar_changes; /* the thread begins nothing: handles are the changer's */
 	uint32_t register_next; /* no region before it lacks a handle */
 	int register_err;      /* of the last attempt */
 	uint64_t register_retry_ns;
@@ -265,6 +266,10 @@ static void *region_thread(void *arg)
 	while (!p->stop) {
 		uint64_t until_ns;
 
+		if (p->registrar_changes) {
+			pthread_cond_wait(&p->work, &p->lock);
+			continue;
+		}
 		if (balance_locked(p, &until_ns) || p->stop)
 			continue;
 		if (until_ns)
@@ -448,16 +453,21 @@ void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes)
 void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx)
 {
 	pthread_mutex_lock(&p->lock);
+	p->registrar_changes = true;
 	/* each ends by itself: a bounded number of page faults, or one registration */
 	while (p->count[REGION_BUSY] > 0 || p->registering)
 		pthread_cond_wait(&p->idle, &p->lock);
+	pthread_mutex_unlock(&p->lock); /* who takes or gives a region touches no handle */
 	for (uint32_t i = 0; i < p->regions; i++)
 		handle_remove(p, i);
+	pthread_mutex_lock(&p->lock);
 	p->registrar = ops;
 	p->registrar_ctx = ctx;
 	p->register_err = 0;
 	p->register_retry_ns = 0;
 	register_from_locked(p, 0);
+	p->registrar_changes = false;
+	pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
 }
 

@@ -78,7 +78,7 @@ void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes);
  * From now on the thread registers regions by ops: those present one after the other, new ones before they join
  * the reserve. A region that the data path had to prepare itself, or that the device could not take, is used
  * without and tried (again) later. ops NULL ends it. Waits for a registration under way, and takes back those
- * made with the ops before: nobody may use their handles any more.
+ * made with the ops before: nobody may use their handles any more. Callers one at a time.
  */
 void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx);
 

@@ -121,6 +121,9 @@ static int gpu_commit(void *be, uint64_t off, uint64_t len)
 		err = -ENXIO;
 	}
 	if (err) {
+		/* the addresses stay ours, whatever the failed mapping took away */
+		(void)mmap(g->base + off, len, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 		region_drop(g, r);
 		return err;
 	}

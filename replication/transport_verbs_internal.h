@@ -34,8 +34,9 @@
  * credits. Of those at most TRANSPORT_CREDITS / VERBS_CREDIT_EVERY are out before the peer must
  * have taken one. */
 #define VERBS_CREDIT_EVERY (TRANSPORT_CREDITS / 4)
-#define VERBS_RECEIVES (TRANSPORT_CREDITS + 8)
 #define VERBS_RECEIVE_LIST 32
+/* the last: fewer than so many have come and are not posted again yet */
+#define VERBS_RECEIVES (TRANSPORT_CREDITS + 8 + VERBS_RECEIVE_LIST)
 #define VERBS_SQ_WRS 2048
 #define VERBS_WR_ID_RECEIVE (1ULL << 63) /* else: the request's index */
 #define VERBS_SQ_RESERVE 8            /* for credit notices and markers */
@@ -54,7 +55,8 @@
 #define VERBS_IMM_CREDIT 0xFFFFFFFFU
 #define VERBS_ACK_TIMEOUT_DEFAULT 14  /* 4.096 us * 2^14 = 67 ms */
 static_assert(TRANSPORT_LANES_MAX * VERBS_CREDIT_LINE <= VERBS_CREDIT_BYTES, "credit words");
-static_assert(VERBS_RECEIVES - TRANSPORT_CREDITS > TRANSPORT_CREDITS / VERBS_CREDIT_EVERY,
+static_assert(VERBS_RECEIVES - VERBS_RECEIVE_LIST - TRANSPORT_CREDITS >
+		      TRANSPORT_CREDITS / VERBS_CREDIT_EVERY,
 	      "receives");
 
 /* A signalled work request that has not completed: once it has, all before it have. */
