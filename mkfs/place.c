@@ -304,7 +304,8 @@ static int claim_block(struct place *p, const char **ret_why)
 	int err = device_block_make(p->path, &p->on, ret_why);
 
 	if (err) {
-		device_block_wipe(p->path);
+		if (err != -ENOENT) /* no mke2fs: nothing was touched */
+			device_block_wipe(p->path);
 		return err;
 	}
 	p->dirfd = p->on.dirfd;
