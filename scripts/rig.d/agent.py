@@ -110,12 +110,17 @@ class Agent:
         """Gives the command what it takes; says how much that was."""
         data = command.pending[0]
         if data is None:
-            command.pending.clear()
             if command.pty:
-                os.write(command.stdin, b"\x04")
+                try:
+                    os.write(command.stdin, b"\x04")
+                except BlockingIOError:
+                    return
+                except OSError:  # nobody reads it any more
+                    pass
             else:
                 os.close(command.stdin)
                 command.stdin = -1
+            command.pending.clear()
             return
         try:
             taken = os.write(command.stdin, data)

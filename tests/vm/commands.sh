@@ -46,7 +46,7 @@ wait "$reader" || fail "the first command failed"
 
 # a person's shell, on a terminal
 if command -v script >/dev/null; then
-	expect 3 script -qec "$RIG shell 1" /dev/null <<-'END'
+	expect 3 script -qec "$RIG shell --timeout 200 1" /dev/null <<-'END'
 		test -t 0 && echo on-$((6 * 7))
 		exit 3
 	END
