@@ -2,7 +2,7 @@
 #include "common/histogram.h"
 
 /* Values below 16 have a bucket each; above, the top five bits choose it. */
-static unsigned histogram_bucket(uint64_t value)
+unsigned histogram_bucket(uint64_t value)
 {
 	unsigned shift;
 

@@ -29,6 +29,8 @@ double histogram_mean(const struct histogram *h); /* 0 when empty */
  * the maximum; 0 when empty. */
 uint64_t histogram_quantile(const struct histogram *h, double q);
 
+/* The bucket that value falls in. */
+unsigned histogram_bucket(uint64_t value);
 /* Largest value that falls in bucket i. */
 uint64_t histogram_bucket_max(unsigned i);
 

@@ -98,6 +98,15 @@ void metric_set_real(struct metric *s, double value);
 /* For collectors: how many values a histogram has seen. Takes no lock. */
 uint64_t metric_observed(const struct metric *s);
 
+/* The series of a family that has been made, whose first label's value is label (NULL: any), up to
+ * max of them; returns how many. For who reads the same ones often. */
+unsigned metrics_list(struct metrics *m, const char *family, const char *label,
+		      struct metric **ret_series, unsigned max);
+/* What a series has counted, without a lock and without its collectors: a counter's value; a
+ * histogram's counts, metrics_bucket_count() of them, and as the result the sum of its values. */
+uint64_t metric_value(const struct metric *s);
+uint64_t metric_counts(const struct metric *s, uint64_t *ret_counts);
+
 /* Histogram arithmetic, also for differences of two snapshots. counts has metrics_bucket_count().
  */
 unsigned metrics_bucket_count(const struct metrics_def *def);

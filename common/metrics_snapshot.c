@@ -69,6 +69,36 @@ uint64_t metric_observed(const struct metric *s)
 	return count;
 }
 
+unsigned metrics_list(struct metrics *m, const char *family, const char *label,
+		      struct metric **ret_series, unsigned max)
+{
+	const struct metrics_family *f;
+	unsigned n = 0;
+
+	if (!m)
+		return 0;
+	pthread_mutex_lock(&m->state->lock);
+	for (f = m->state->families; f && strcmp(f->def->name, family) != 0; f = f->next)
+		;
+	for (struct metric *s = f ? f->first : NULL; s && n < max; s = s->next)
+		if (!label || (s->label_count && strcmp(s->values[0], label) == 0))
+			ret_series[n++] = s;
+	pthread_mutex_unlock(&m->state->lock);
+	return n;
+}
+
+uint64_t metric_value(const struct metric *s)
+{
+	return metric_cell(s, 0) + atomic_load_explicit(&s->set, memory_order_relaxed);
+}
+
+uint64_t metric_counts(const struct metric *s, uint64_t *ret_counts)
+{
+	for (unsigned i = 0; i + 1 < s->cell_count; i++)
+		ret_counts[i] = metric_cell(s, i);
+	return metric_cell(s, s->cell_count - 1);
+}
+
 static void sample_read_histogram(const struct metric *s, struct metrics_sample *out,
 				  uint64_t *cells)
 {

@@ -18,6 +18,7 @@ int cmd_mount(int argc, char **argv);
 int cmd_mount_helper(int argc, char **argv); /* as mount.kvfs, called by mount(8) */
 int cmd_status(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_tune(int argc, char **argv);
 int cmd_umount(int argc, char **argv);
 
 #endif

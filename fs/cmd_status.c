@@ -107,10 +107,12 @@ static void status_print_link(const json_t *l)
 {
 	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES], c[UNITS_TEXT_BYTES];
 
-	printf("mirror      %s  %s%s%s, %llu lanes, acked LSN %llu, lag %llu records (%s)",
+	printf("mirror      %s  %s%s%s, %llu of %llu lanes used, acked LSN %llu, lag %llu records (%s)",
 	       status_str(l, NULL, "addr"), status_str(l, NULL, "state"),
 	       status_str(l, NULL, "transport")[0] ? " over " : "",
-	       status_str(l, NULL, "transport"), (unsigned long long)status_u64(l, NULL, "lanes"),
+	       status_str(l, NULL, "transport"),
+	       (unsigned long long)status_u64(l, NULL, "lanes_active"),
+	       (unsigned long long)status_u64(l, NULL, "lanes"),
 	       (unsigned long long)status_u64(l, NULL, "acked_lsn"),
 	       (unsigned long long)status_u64(l, NULL, "lag_records"),
 	       units_format_size(status_u64(l, NULL, "lag_bytes"), a));
@@ -153,6 +155,8 @@ static void status_print_primary(const json_t *j)
 	       status_bool(j, "commit", "failed") ? "; FAILED: no write is accepted" : "");
 	json_array_foreach(links, i, l)
 		status_print_link(l);
+	if (json_array_size(links))
+		cmd_tune_print(json_object_get(j, "tuner"));
 }
 
 static void status_print_mirror(const json_t *j)

@@ -4,6 +4,7 @@
 
 #include "common/clock.h"
 #include "common/io.h"
+#include "fs/node_tuner.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -76,6 +77,8 @@ static json_t *control_serve(struct control *c, const char *line)
 		reply = status_json(c->node, c->fs, json_is_true(json_object_get(request, "digest")));
 	else if (strcmp(cmd, "metrics") == 0)
 		reply = status_metrics_json(c->node);
+	else if (strcmp(cmd, "tune") == 0)
+		reply = control_tune(c->node, request);
 	else if (strcmp(cmd, "checkpoint") == 0)
 		reply = control_checkpoint(c);
 	else if (strcmp(cmd, "shutdown") == 0)

@@ -6,6 +6,8 @@
  *
  *   {"cmd":"status"}      → {"ok":true, …}                   see status.c; "digest":true adds one of the state
  *   {"cmd":"metrics"}     → {"ok":true,"time_ns":…,"metrics":[…]}  see metrics_json.h; time_ns is monotonic
+ *   {"cmd":"tune", "explain":N, "freeze":BOOL, "set":{KNOB:VALUE}, "record":"/FILE" or ""}
+ *                         → {"ok":true,"tuner":{…},"decisions":[…]}  see control_tune.c
  *   {"cmd":"checkpoint"}  → {"ok":true,"number":…,"lsn":…}   when it is durable
  *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint
  *                                                            and exit follow
@@ -38,5 +40,8 @@ int control_call(const char *where, json_t *request, unsigned timeout_s, json_t 
 /* status.c: the reply to "status". */
 json_t *status_json(struct node *n, struct fs *fs, bool with_digest);
 json_t *status_metrics_json(struct node *n); /* the reply to "metrics" */
+
+/* cmd_tune.c: status's "tuner" as a line for people. */
+void cmd_tune_print(const json_t *tuner);
 
 #endif

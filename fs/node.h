@@ -54,6 +54,7 @@ struct node {
 	struct metrics *metrics;     /* what everything here counts in */
 	struct node_metrics *figures;
 	struct tuner_metrics tuner;
+	struct node_tuner *tuning;   /* node_tuner.h; NULL: no mirrors, or not started */
 	const char *metrics_address; /* HOST:PORT of the endpoint; NULL: off */
 	_Atomic uint64_t epoch; /* TERM.START (log/epoch.h); primary: constant; mirror: of the last
 				   record applied */

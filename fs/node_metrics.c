@@ -175,6 +175,8 @@ static void collect_link(struct node *n, unsigned i, const struct link_stats *s)
 		[NL_RESYNC_RATE] = s->resync_rate_bytes,
 		[NL_LANES] = s->lanes,
 		[NL_LANES_DOWN] = s->lanes_down,
+		[NL_LANES_ACTIVE] = s->lanes_active,
+		[NL_LANES_DRAINING] = s->lanes_draining,
 		[NL_RTT] = s->rtt_ns,
 		[NL_HELD_FROM] = s->held_from_lsn,
 		[NL_PACE] = s->pace_bytes,
@@ -295,9 +297,10 @@ int node_metrics_open(struct node *n)
 	register_links(n);
 	register_classes(n);
 	tuner_metrics_init(&n->tuner, n->metrics);
-	tuner_metrics_setting(&n->tuner, TUNER_KNOB_LANES, n->opt->lanes);
-	tuner_metrics_setting(&n->tuner, TUNER_KNOB_POLL_US, n->opt->poll_us);
-	tuner_metrics_setting(&n->tuner, TUNER_KNOB_RESERVE_BYTES, n->opt->mr_cache_bytes);
+	tuner_metrics_setting(&n->tuner, TUNER_METRICS_LANES, n->opt->lanes);
+	tuner_metrics_setting(&n->tuner, TUNER_METRICS_POLL_US, n->opt->poll_us);
+	tuner_metrics_setting(&n->tuner, TUNER_METRICS_BATCH, PRIMARY_BATCH_MAX);
+	tuner_metrics_setting(&n->tuner, TUNER_METRICS_RESERVE_BYTES, n->opt->mr_cache_bytes);
 	nm_set(n, NM_STARTED, clock_real_ns() / NSEC_PER_SEC);
 	return metrics_add_collector(n->metrics, node_collect, n);
 }

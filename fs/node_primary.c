@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
+#include "fs/node_tuner.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -58,6 +59,7 @@ static int node_start_links(struct node *n)
 		.epochs = &n->vol->super.epochs,
 		.arena_bytes = n->arena_bytes,
 		.lanes = n->opt->lanes,
+		.lanes_open = node_tuner_lanes_open(n),
 		.poll_us = n->opt->poll_us,
 		.ack_timeout = n->opt->ack_timeout,
 		.rdma_device = n->opt->rdma_device,
@@ -200,6 +202,7 @@ int node_stop(struct node *n)
 {
 	int err = 0;
 
+	node_tuner_stop(n);
 	node_ckpt_stop(n);
 	if (n->commit && !n->failed)
 		node_drain(n);

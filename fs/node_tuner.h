@@ -35,7 +35,8 @@ void node_tuner_config_init(const struct node *n, struct node_tuner_config *ret_
 /*
  * Starts the loop; after node_start_primary, and after what counts requests has made its series
  * (fs_create). The static settings are in force when it returns. cfg NULL: as the options say; with
- * tuner=off the settings only move by hand. Without mirrors nothing is started, and 0 returned.
+ * tuner=off there is no loop, and settings only move by hand. Without mirrors nothing is started,
+ * and 0 returned.
  * -ENOMEM, -EAGAIN, with why.
  */
 int node_tuner_start(struct node *n, const struct node_tuner_config *cfg, char *why,
@@ -46,6 +47,8 @@ void node_tuner_stop(struct node *n);
 /* The loop, for tuner_loop_freeze, _set, _explain and _record; NULL: not started. */
 struct tuner_loop *node_tuner_loop(const struct node *n);
 
+/* Lanes to open to each mirror: more than are used, where the tuner may want them. */
+unsigned node_tuner_lanes_open(const struct node *n);
 /* Of the mount's options: what it runs with untuned. */
 struct tuner_settings node_tuner_static(const struct node *n);
 /* What the links, their transports and the arena allow now. Any thread. */
@@ -55,5 +58,7 @@ struct tuner_settings node_tuner_apply(struct node *n, struct tuner_settings wan
 
 /* State and settings for status and kvfs tune, a new object; NULL: no memory. */
 json_t *node_tuner_json(struct node *n);
+/* control_tune.c: the reply to "tune". */
+json_t *control_tune(struct node *n, const json_t *request);
 
 #endif

@@ -56,7 +56,8 @@ static const struct option_def option_table[] = {
 	{ "connect_timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(connect_s), 1, 3600, NULL, "SEC",
 	  "longest wait of the mount for min_mirrors (default: 10)" },
 	{ "lanes", KIND_UINT, BOTH, FIELD(lanes), 1, 40, NULL, "N",
-	  "connections to each mirror (default: 2)" },
+	  "connections that are used to each mirror; on a mirror, the most it takes (default: 2; "
+	  "mirror: 40)" },
 	{ "poll_us", KIND_UINT, BOTH, FIELD(poll_us), 0, 1000000, NULL, "N",
 	  "microseconds to spin for an event before sleeping (default: 0)" },
 	{ "mr_cache_size", KIND_SIZE, BOTH, FIELD(mr_cache_bytes), 0, 1ULL << 46, NULL, "SIZE",
@@ -76,6 +77,11 @@ static const struct option_def option_table[] = {
 	  "threads that serve requests (default: one a processor, 2 to 16)" },
 	{ "uring", KIND_CHOICE, BOTH, FIELD(uring), 0, 0, "auto|off", "auto|off",
 	  "take requests over io_uring where the kernel offers it (default: auto)" },
+	{ "tuner", KIND_CHOICE, OPTIONS_MOUNT, FIELD(tuner), 0, 0, "on|off", "on|off",
+	  "move lanes, poll_us, batches and mr_cache_size with the load (default: on)" },
+	{ "tuner_policy", KIND_CHOICE, OPTIONS_MOUNT, FIELD(tuner_policy), 0, 0,
+	  "xgboost|bandit|qlearning|static", "xgboost|bandit|qlearning|static",
+	  "what chooses the steps; static only measures (default: xgboost)" },
 	{ "xattr", KIND_FLAG, BOTH, FIELD(xattr), 0, 0, NULL, NULL,
 	  "extended attributes (each cached write then costs one more request)" },
 	{ "ro", KIND_FLAG, OPTIONS_MOUNT, FIELD(ro), 0, 0, NULL, NULL, "read-only" },
@@ -119,7 +125,7 @@ void options_init(struct options *o, enum options_role role)
 	o->min_mirrors = OPTIONS_MAJORITY;
 	o->timeout_s = 30;
 	o->connect_s = 10;
-	o->lanes = 2;
+	o->lanes = role == OPTIONS_MIRROR ? 40 : 2;
 	o->ack_timeout = 14;
 	o->mr_cache_bytes = 64 << 20;
 	o->allow_other = geteuid() == 0;

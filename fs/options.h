@@ -20,6 +20,9 @@
 #define OPTIONS_MEMORY_BYTES 256
 #define OPTIONS_DEVICE_BYTES 80
 
+enum options_tuner { OPTIONS_TUNER_ON, OPTIONS_TUNER_OFF };
+enum options_policy { OPTIONS_POLICY_XGBOOST, OPTIONS_POLICY_BANDIT, OPTIONS_POLICY_QLEARNING,
+		      OPTIONS_POLICY_STATIC };
 enum options_uring { OPTIONS_URING_AUTO, OPTIONS_URING_OFF };
 
 enum options_role { OPTIONS_MOUNT = 1, OPTIONS_MIRROR = 2 };
@@ -53,6 +56,8 @@ struct options {
 	unsigned timeout_s, connect_s;
 	unsigned lanes, poll_us;
 	unsigned uring;             /* enum options_uring */
+	unsigned tuner;             /* enum options_tuner */
+	unsigned tuner_policy;      /* enum options_policy */
 	unsigned ack_timeout;       /* verbs: exponent */
 	char rdma_device[OPTIONS_DEVICE_BYTES]; /* verbs: NAME[:PORT[:GID]], empty: any */
 	unsigned threads;           /* 0: as many as processors, at least 2, at most 16 */

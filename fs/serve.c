@@ -15,6 +15,7 @@
 #include "fs/metrics_http.h"
 #include "fs/mirror_view.h"
 #include "fs/mountpoint.h"
+#include "fs/node_tuner.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -160,6 +161,8 @@ static int serve_open(struct serve *s)
 		err = node_start_mirror(s->node, s->why);
 	if (!err)
 		err = serve_start_metrics(s);
+	if (!err && primary)
+		err = node_tuner_start(s->node, NULL, s->why, sizeof(s->why));
 	if (!err)
 		err = control_start(s->node, s->fs, &s->control, s->why);
 	if (!err && s->fs && (err = fs_serve(s->fs)) != 0)

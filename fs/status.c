@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "fs/metrics_json.h"
+#include "fs/node_tuner.h"
 #include "replication/region.h"
 
 #include <string.h>
@@ -97,6 +98,8 @@ static const struct status_figure status_link[] = {
 	{ "held_from_lsn", "kvfs_mirror_held_from_lsn", false },
 	{ "pace_bytes", "kvfs_mirror_pace_bytes_per_second", false },
 	{ "lanes", "kvfs_mirror_lanes", false },
+	{ "lanes_active", "kvfs_mirror_lanes_active", false },
+	{ "lanes_draining", "kvfs_mirror_lanes_draining", false },
 	{ "lanes_down", "kvfs_mirror_lanes_down_total", false },
 	{ "rtt_ns", "kvfs_mirror_round_trip_seconds", false },
 	{ NULL, NULL, false },
@@ -270,6 +273,7 @@ static void status_add_role(json_t *j, struct node *n, const struct metrics_snap
 							 status_protocol(n->opt->protocol)),
 					       snap, status_commit, NULL));
 		json_object_set_new(j, "mirrors", status_links_json(n, snap));
+		json_object_set_new(j, "tuner", node_tuner_json(n));
 	}
 	if (n->commit)
 		json_object_set_new(j, "in_sync_nodes", status_sync_nodes(n));

@@ -12,6 +12,7 @@
  * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
  *                 from the log
  * link_metrics.c  how long acknowledgements take, retries
+ * primary_knobs.c  what may be changed while links run
  *
  * Threads: the link's own ("kv-link-N") does everything but link_post(), which the commit queue's
  * leader calls. send_lock is all they share: the leader only tries it. When it fails, the leader
@@ -27,7 +28,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define LINK_BATCH_POSTS 64
+#define LINK_BATCH_POSTS PRIMARY_BATCH_MAX
 #define LINK_BATCH_IOV (LINK_BATCH_POSTS * 4)
 #define LINK_READ_BYTES (2U << 20) /* more than RECORD_BYTES_MAX */
 #define LINK_HEARTBEAT_NS (150ULL * 1000 * 1000)
@@ -42,6 +43,8 @@ struct primary {
 	struct link *links;
 	uint32_t instance;      /* 24 random bits: a mirror knows our links from each other */
 	atomic_bool stopping;
+	/* primary_knobs in one word (primary_knobs.c); relaxed: it stands alone */
+	_Atomic uint64_t knobs;
 
 	pthread_mutex_t lock;   /* states and texts of all links, their ep for waking */
 	pthread_cond_t changed; /* with lock: a link's state changed, or stopping */
@@ -137,6 +140,8 @@ struct link {
 	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
 	_Atomic uint64_t resync_done, resync_total, resync_rate, rtt_ns;
 	_Atomic unsigned lanes, lanes_down;
+	/* the last record posted on it; written under send_lock */
+	_Atomic uint64_t lane_lsn[TRANSPORT_LANES_MAX];
 
 	struct link_metrics times;
 };
@@ -189,6 +194,14 @@ int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns,
 		    struct link_ages *ret_ages);
 /* Whether an acknowledgement speaks only of what was sent. Waits for a post that is under way. */
 bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos);
+
+/* primary_knobs.c. What the configuration says, before any link runs. */
+void primary_init_knobs(struct primary *p);
+/* Lanes that get new records, of opened: at least 1. */
+unsigned link_lanes_active(const struct link *l, unsigned opened);
+unsigned link_batch_max(const struct link *l);
+/* Opened lanes beyond the active ones that still have something unacknowledged. */
+unsigned link_lanes_draining(const struct link *l);
 
 /* link_keep.c. locked: under send_lock, before the op may be released. release: up to lsn, without the lock.
  * end: no transport reads any more. */

@@ -56,6 +56,15 @@ static bool link_batch_add_locked(struct link *l, unsigned n, unsigned iov_at, u
 	return true;
 }
 
+/* In turn over those that are not parked. */
+static unsigned link_next_lane_locked(struct link *l)
+{
+	struct link_sender *s = &l->send;
+
+	s->lane = (s->lane + 1) % link_lanes_active(l, s->lanes);
+	return s->lane;
+}
+
 /* Posts the n records of the batch. Returns how many went. */
 static unsigned link_batch_post_locked(struct link *l, unsigned n)
 {
@@ -65,7 +74,7 @@ static unsigned link_batch_post_locked(struct link *l, unsigned n)
 
 	if (n == 0)
 		return 0;
-	s->lane = (s->lane + 1) % s->lanes;
+	link_next_lane_locked(l);
 	link_metrics_post(&l->times, s->next_lsn + n - 1, n, now);
 	taken = l->tops->post(l->ep, s->lane, s->posts, n);
 	link_metrics_posted(&l->times, s->next_lsn + n - 1, n, taken < 0 ? 0 : (unsigned)taken);
@@ -78,6 +87,7 @@ static unsigned link_batch_post_locked(struct link *l, unsigned n)
 		bytes += s->bytes[i];
 	atomic_store_explicit(&s->ring_head, s->head_after[taken - 1], memory_order_relaxed);
 	s->next_lsn += (unsigned)taken;
+	atomic_store_explicit(&l->lane_lsn[s->lane], s->next_lsn - 1, memory_order_relaxed);
 	if (!s->unacked) {
 		s->unacked = true;
 		s->since_ns = now;
@@ -93,9 +103,9 @@ static unsigned link_batch_post_locked(struct link *l, unsigned n)
 static unsigned link_post_some_locked(struct link *l, struct op *const *ops, unsigned n)
 {
 	struct link_sender *s = &l->send;
-	unsigned count = 0, iovcnt = 0;
+	unsigned count = 0, iovcnt = 0, max = link_batch_max(l);
 
-	while (count < n && count < LINK_BATCH_POSTS) {
+	while (count < n && count < max) {
 		struct op *op = ops[count];
 		unsigned at = iovcnt;
 
@@ -185,6 +195,8 @@ void link_send_begin(struct link *l, uint64_t next_lsn)
 				    REPL_WINDOW_RECORDS;
 	s->lanes = l->tops->lanes(l->ep);
 	s->lane = 0;
+	for (unsigned i = 0; i < TRANSPORT_LANES_MAX; i++)
+		atomic_store_explicit(&l->lane_lsn[i], 0, memory_order_relaxed);
 	s->unacked = s->waiting = false;
 	s->err = 0;
 	atomic_store_explicit(&s->behind, true, memory_order_relaxed);
@@ -227,12 +239,12 @@ static int link_read_log(struct link *l, uint64_t next_lsn)
 static int link_pump_batch_locked(struct link *l)
 {
 	struct link_sender *s = &l->send;
-	unsigned count = 0, taken;
+	unsigned count = 0, taken, max = link_batch_max(l);
 	size_t pos = l->read_pos, bytes;
 
 	if (l->read_lsn != s->next_lsn)
 		return 0;
-	while (count < LINK_BATCH_POSTS && pos < l->read_len) {
+	while (count < max && pos < l->read_len) {
 		if (record_peek_bytes(l->read_buf + pos, l->read_len - pos, &bytes) < 0 ||
 		    bytes > l->read_len - pos)
 			return -EBADMSG;
@@ -311,8 +323,7 @@ bool link_send_notice(struct link *l, uint32_t imm)
 	int taken;
 
 	pthread_mutex_lock(&l->send_lock);
-	l->send.lane = (l->send.lane + 1) % l->send.lanes;
-	taken = l->tops->post(l->ep, l->send.lane, &post, 1);
+	taken = l->tops->post(l->ep, link_next_lane_locked(l), &post, 1);
 	link_unlock(l);
 	return taken == 1;
 }

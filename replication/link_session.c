@@ -60,7 +60,7 @@ static int session_handshake(struct link *l, int fd)
 		.last_lsn = oplog_last_lsn(l->primary->log),
 		.node_id = cfg->node_id,
 		.timeout_ms = (uint32_t)(cfg->timeout_ns / NSEC_PER_MSEC) + 1,
-		.lanes = cfg->lanes,
+		.lanes = cfg->lanes_open,
 		.transport = link_transport_number(l),
 		.protocol = commit_protocol_of(l->primary->commit),
 		.link = l->primary->instance << 8 | (l->index & 0xFF),
@@ -93,11 +93,11 @@ static int session_send_epochs(struct link *l, int fd)
 static int session_connect(struct link *l, int fd)
 {
 	struct transport_params params = {
-		.lanes = l->welcome.lanes < l->primary->cfg.lanes ? l->welcome.lanes :
-								    l->primary->cfg.lanes,
+		.lanes = l->welcome.lanes < l->primary->cfg.lanes_open ?
+				 l->welcome.lanes : l->primary->cfg.lanes_open,
 		.window_bytes = REPL_ACK_WINDOW_BYTES,
 		.deadline_ns = clock_mono_ns() + SESSION_SETUP_NS,
-		.poll_us = l->primary->cfg.poll_us,
+		.poll_us = primary_get_knobs(l->primary).poll_us,
 		.ack_timeout = l->primary->cfg.ack_timeout,
 		.device = l->primary->cfg.rdma_device,
 		.memory = l->primary->cfg.memory,
@@ -121,6 +121,8 @@ static int session_connect(struct link *l, int fd)
 	}
 	pthread_mutex_lock(&l->primary->lock);
 	l->wake_ep = l->ep;
+	/* it may have changed since params were made */
+	l->tops->set_poll_us(l->ep, primary_get_knobs(l->primary).poll_us);
 	snprintf(l->transport, sizeof(l->transport), "%s", l->tops->name);
 	pthread_mutex_unlock(&l->primary->lock);
 	atomic_store_explicit(&l->lanes, l->tops->lanes(l->ep), memory_order_relaxed);

@@ -57,6 +57,9 @@ int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt,
 	p->cfg = *cfg;
 	p->epochs = *cfg->epochs;
 	p->cfg.epochs = &p->epochs;
+	if (p->cfg.lanes_open < p->cfg.lanes)
+		p->cfg.lanes_open = p->cfg.lanes;
+	primary_init_knobs(p);
 	p->instance = randombytes_uniform(1U << 24);
 	pthread_mutex_init(&p->lock, NULL);
 	thread_cond_init(&p->changed);
@@ -172,6 +175,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 {
 	uint64_t last = oplog_last_lsn(l->primary->log);
 	uint64_t acked = atomic_load_explicit(&l->acked_lsn, memory_order_relaxed);
+	unsigned lanes = atomic_load_explicit(&l->lanes, memory_order_relaxed);
 	uint64_t sent_records = atomic_load_explicit(&l->sent_records, memory_order_relaxed);
 
 	*s = (struct link_stats){
@@ -190,8 +194,11 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 		.resync_done_bytes = atomic_load_explicit(&l->resync_done, memory_order_relaxed),
 		.resync_total_bytes = atomic_load_explicit(&l->resync_total, memory_order_relaxed),
 		.resync_rate_bytes = atomic_load_explicit(&l->resync_rate, memory_order_relaxed),
-		.lanes = atomic_load_explicit(&l->lanes, memory_order_relaxed),
+		.lanes = lanes,
 		.lanes_down = atomic_load_explicit(&l->lanes_down, memory_order_relaxed),
+		.lanes_active = lanes ? link_lanes_active(l, lanes) : 0,
+		.lanes_draining = link_lanes_draining(l),
+		.knobs = l->wake_ep ? l->tops->knobs : 0,
 		.rtt_ns = atomic_load_explicit(&l->rtt_ns, memory_order_relaxed),
 	};
 	/* An estimate: records behind times the mean size so far. */

@@ -32,6 +32,7 @@ struct primary_config {
 	const struct epochs *epochs; /* the history of the log, this epoch the last of it; copied */
 	uint64_t arena_bytes;        /* a mirror with a smaller arena is refused */
 	unsigned lanes, poll_us;
+	unsigned lanes_open;         /* opened ahead, parked beyond lanes; 0: as many as lanes */
 	unsigned ack_timeout;        /* verbs: see transport_params */
 	const char *rdma_device;     /* verbs: see transport_params; valid until primary_destroy */
 	struct region_pool *memory;  /* where values lie, or NULL; outlives the primary */
@@ -60,6 +61,20 @@ void primary_destroy(struct primary *p);
  * until primary_destroy). */
 int primary_wait_live(struct primary *p, unsigned n, uint64_t timeout_ns, const char **ret_why);
 
+/*
+ * What may be changed while the links run. lanes: of those opened, how many get new records; a lane
+ * that drops out of them is parked when its last record is acknowledged, and stays open. batch:
+ * records posted in one call, at most (1 to PRIMARY_BATCH_MAX). poll_us: what a link's poll spins.
+ */
+struct primary_knobs {
+	unsigned lanes, batch, poll_us;
+};
+#define PRIMARY_BATCH_MAX 64
+/* Any thread, after primary_create; from the next batch and the next poll on. Takes primary.lock. */
+void primary_set_knobs(struct primary *p, const struct primary_knobs *knobs);
+/* Begins with the configuration's lanes and poll_us, and the largest batch. */
+struct primary_knobs primary_get_knobs(const struct primary *p);
+
 struct link_stats {
 	char addr[300];
 	char transport[8];
@@ -74,6 +89,9 @@ struct link_stats {
 	uint64_t held_from_lsn;      /* the log is kept for it from here on; 0: it is not */
 	uint64_t pace_bytes; /* a second that it leaves to the writers; 0: they are not slowed */
 	unsigned lanes, lanes_down;
+	unsigned lanes_active;   /* get new records */
+	unsigned lanes_draining; /* do not, and have some that are not acknowledged */
+	unsigned knobs;          /* TRANSPORT_KNOB_*, of the session's transport */
 	uint64_t rtt_ns; /* of the last heartbeat */
 };
 unsigned primary_stats(struct primary *p, struct link_stats *ret_stats, unsigned max);

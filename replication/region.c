@@ -57,7 +57,7 @@ struct region_pool {
 	bool registering;      /* the thread is in registrar->add, without the lock */
 	bool registrar_changes; /* the thread begins nothing: handles are the changer's */
 	uint32_t register_next; /* no region before it lacks a handle */
-	int register_err;      /* of the last attempt */
+	_Atomic int register_err; /* of the last attempt; written under lock */
 	uint64_t register_retry_ns;
 	uint32_t reserve;      /* regions */
 	uint32_t count[REGION_STATES];
@@ -66,7 +66,7 @@ struct region_pool {
 	bool commit_failed;
 	bool stop;
 	uint64_t linger_until_ns; /* no region leaves before */
-	uint64_t hits, misses;
+	_Atomic uint64_t hits, misses; /* written under lock */
 	_Atomic uint64_t registered;           /* regions with a handle */
 	_Atomic uint64_t found, not_found;     /* look-ups; relaxed */
 	struct region_slot slot[];
@@ -486,6 +486,17 @@ bool region_pool_find(struct region_pool *p, const void *addr, size_t len, void 
 		return false;
 	*ret_handle = handle;
 	return true;
+}
+
+void region_pool_look(struct region_pool *p, struct region_look *ret_look)
+{
+	*ret_look = (struct region_look){
+		.hits = atomic_load_explicit(&p->hits, memory_order_relaxed),
+		.misses = atomic_load_explicit(&p->misses, memory_order_relaxed),
+		.found = atomic_load_explicit(&p->found, memory_order_relaxed),
+		.not_found = atomic_load_explicit(&p->not_found, memory_order_relaxed),
+		.register_err = atomic_load_explicit(&p->register_err, memory_order_relaxed),
+	};
 }
 
 void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats)

@@ -96,6 +96,12 @@ struct region_stats {
 	bool hugepages;
 };
 void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats);
+/* The counters of these alone, without the lock: for who looks often. */
+struct region_look {
+	uint64_t hits, misses, found, not_found;
+	int register_err;
+};
+void region_pool_look(struct region_pool *p, struct region_look *ret_look);
 uint8_t *region_pool_base(struct region_pool *p);
 
 #endif

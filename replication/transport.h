@@ -72,10 +72,18 @@ struct transport_event {
 	uint32_t len;
 };
 
+/* What may be changed while an endpoint is open. */
+enum transport_knob {
+	TRANSPORT_KNOB_LANES = 1, /* it has several; those left alone cost next to nothing */
+	TRANSPORT_KNOB_POLL = 2,  /* set_poll_us makes a difference */
+	TRANSPORT_KNOB_BATCH = 4, /* posts of one call share a system call or a doorbell */
+};
+
 struct transport_ep; /* an endpoint */
 
 struct transport_ops {
 	const char *name;
+	unsigned knobs; /* TRANSPORT_KNOB_* */
 	bool in_place;  /* bytes in params.memory are sent from where they lie, after post returned */
 
 	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local

@@ -436,6 +436,7 @@ static int fault_connect(int control_fd, const struct addr *peer, const struct t
 
 const struct transport_ops transport_fault_ops = {
 	.name = "fault",
+	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
 	.accept = fault_accept,
 	.connect = fault_connect,
 	.window = transport_ep_window,

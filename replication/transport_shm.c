@@ -127,6 +127,7 @@ static void shm_kill_lane(struct transport_ep *base, unsigned lane)
 
 const struct transport_ops transport_shm_ops = {
 	.name = "shm",
+	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
 	.accept = shm_accept,
 	.connect = shm_connect,
 	.window = transport_ep_window,

@@ -313,6 +313,7 @@ static uint64_t tcp_retries(struct transport_ep *base)
 
 const struct transport_ops transport_tcp_ops = {
 	.name = "tcp",
+	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
 	.accept = tcp_accept,
 	.connect = tcp_connect,
 	.window = transport_ep_window,

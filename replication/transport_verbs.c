@@ -181,6 +181,7 @@ static void verbs_kill_lane(struct transport_ep *base, unsigned lane)
 
 const struct transport_ops transport_verbs_ops = {
 	.name = "verbs",
+	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
 	.in_place = true,
 	.accept = verbs_accept,
 	.connect = verbs_connect,

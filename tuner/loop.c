@@ -28,6 +28,9 @@ struct tuner_loop {
 	struct tuner_settings set;          /* lock */
 	FILE *next_trace;                   /* lock; to be taken over */
 	bool new_trace;                     /* lock */
+	bool recording;                     /* lock */
+	const char *failure;                /* lock */
+	uint64_t windows;                   /* lock */
 	struct decision_log log;            /* lock */
 
 	/* kv-tuner's own. */
@@ -90,29 +93,54 @@ static void save_model(struct tuner_loop *l)
 	}
 }
 
-/* Takes over a trace that was asked for, or ends the present one. */
-static void switch_trace(struct tuner_loop *l, FILE *next)
+/* Begins again with the model alone, which the trace's head then holds. */
+static int begin_again(struct tuner_loop *l, const void *model, size_t len)
+{
+	struct tuner *fresh = NULL;
+	int err = tuner_create(&l->config.tuner, &fresh);
+
+	if (!err && model)
+		err = tuner_model_load(fresh, model, len);
+	if (err) {
+		tuner_destroy(fresh);
+		return err;
+	}
+	tuner_destroy(l->tuner);
+	l->tuner = fresh;
+	l->said_failure = false;
+	return 0;
+}
+
+static int begin_trace(struct tuner_loop *l, FILE *out)
 {
 	void *bytes = NULL;
 	size_t len = 0;
-	int err;
+	int err = tuner_model_save(l->tuner, &bytes, &len);
 
-	if (l->trace)
-		fclose(l->trace);
-	l->trace = next;
-	if (!next)
-		return;
-	err = tuner_model_save(l->tuner, &bytes, &len);
 	if (err == -ENOTSUP || err == -EAGAIN)
 		err = 0;
 	if (!err)
-		err = tuner_trace_begin(next, &l->config.tuner, bytes, len);
-	if (err) {
+		err = begin_again(l, bytes, len);
+	if (!err)
+		err = tuner_trace_begin(out, &l->config.tuner, bytes, len);
+	free(bytes);
+	return err;
+}
+
+/* Takes over a trace that was asked for, or ends the present one. */
+static void switch_trace(struct tuner_loop *l, FILE *next)
+{
+	if (l->trace)
+		fclose(l->trace);
+	l->trace = next;
+	if (next && begin_trace(l, next)) {
 		l->config.host->report(l->config.ctx, "tuner: the trace cannot be begun");
 		fclose(next);
 		l->trace = NULL;
 	}
-	free(bytes);
+	pthread_mutex_lock(&l->lock);
+	l->recording = l->trace != NULL;
+	pthread_mutex_unlock(&l->lock);
 }
 
 static void take_orders(struct tuner_loop *l, struct tuner_window *w, bool *ret_set,
@@ -169,8 +197,12 @@ static void window(struct tuner_loop *l)
 	pthread_mutex_lock(&l->lock);
 	d.after = next; /* behind the trace, which is compared with the tuner's own */
 	decision_log_add(&l->log, &d);
+	l->windows = l->index;
+	l->failure = tuner_failure(l->tuner);
 	pthread_mutex_unlock(&l->lock);
 	apply(l, next);
+	if (l->config.host->decided)
+		l->config.host->decided(l->config.ctx, &d);
 	if (tuner_failure(l->tuner) && !l->said_failure) {
 		l->said_failure = true;
 		l->config.host->report(l->config.ctx,
@@ -298,15 +330,37 @@ void tuner_loop_freeze(struct tuner_loop *loop, bool frozen)
 {
 	pthread_mutex_lock(&loop->lock);
 	loop->frozen = frozen;
-	loop->is_set = false;
+	loop->is_set &= frozen;
+	pthread_mutex_unlock(&loop->lock);
+}
+
+void tuner_loop_set_knobs(struct tuner_loop *loop, unsigned mask, struct tuner_settings s)
+{
+	pthread_mutex_lock(&loop->lock);
+	if (!loop->is_set)
+		loop->set = tuner_loop_settings(loop);
+	for (int k = 0; k < TUNER_KNOBS; k++)
+		if (mask & 1U << k)
+			loop->set.level[k] = s.level[k];
+	loop->frozen = loop->is_set = true;
 	pthread_mutex_unlock(&loop->lock);
 }
 
 void tuner_loop_set(struct tuner_loop *loop, struct tuner_settings s)
 {
+	tuner_loop_set_knobs(loop, (1U << TUNER_KNOBS) - 1, s);
+}
+
+void tuner_loop_state(struct tuner_loop *loop, struct tuner_loop_state *ret_state)
+{
 	pthread_mutex_lock(&loop->lock);
-	loop->frozen = loop->is_set = true;
-	loop->set = s;
+	*ret_state = (struct tuner_loop_state){
+		.frozen = loop->frozen,
+		.set_by_hand = loop->is_set,
+		.recording = loop->recording,
+		.failure = loop->failure,
+		.windows = loop->windows,
+	};
 	pthread_mutex_unlock(&loop->lock);
 }
 

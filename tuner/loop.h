@@ -23,6 +23,8 @@ struct tuner_host_ops {
 	struct tuner_settings (*apply)(void *ctx, struct tuner_settings wanted);
 	/* One line for people: the model could not be used, the policy gave up. */
 	void (*report)(void *ctx, const char *text);
+	/* What a window led to, for metrics. May be NULL. */
+	void (*decided)(void *ctx, const struct tuner_decision *d);
 };
 
 struct tuner_loop_config {
@@ -45,18 +47,28 @@ void tuner_loop_stop(struct tuner_loop *loop);
 /* What is in force. Any thread, no lock. */
 struct tuner_settings tuner_loop_settings(const struct tuner_loop *loop);
 
-/* From the next window on. set freezes at s, within the limits. Any thread. */
+/* From the next window on. A freeze ends the trial under way; what was set by hand stays until the
+ * thaw. set freezes at s, set_knobs (a mask of 1 << enum tuner_knob) at what is set or in force but
+ * for the knobs of the mask; both within the limits. Any thread. */
 void tuner_loop_freeze(struct tuner_loop *loop, bool frozen);
 void tuner_loop_set(struct tuner_loop *loop, struct tuner_settings s);
+void tuner_loop_set_knobs(struct tuner_loop *loop, unsigned mask, struct tuner_settings s);
+
+struct tuner_loop_state {
+	bool frozen, set_by_hand; /* by an operator */
+	bool recording;
+	const char *failure;      /* why the policy gave up, a static string, or NULL */
+	uint64_t windows;         /* so far */
+};
+void tuner_loop_state(struct tuner_loop *loop, struct tuner_loop_state *ret_state);
 
 /* The last n decisions, newest first, as a new JSON array. NULL: no memory. Any thread. */
 json_t *tuner_loop_explain(struct tuner_loop *loop, unsigned n);
 
 /*
  * Records from the next window on into out, which is the loop's then and is closed at the end or
- * when it fails; NULL ends it. The trace begins with the model as it is then; what the policy
- * learnt beside it is not in it, so only a trace from the first window on is decided anew
- * without difference. Any thread.
+ * when it fails; NULL ends it. So that the trace can be decided anew without difference, the tuner
+ * begins again with it: it keeps the model, and forgets the loads it has met. Any thread.
  */
 void tuner_loop_record(struct tuner_loop *loop, FILE *out);
 

@@ -2,17 +2,19 @@
 /* The tuner's series: see tuner_metrics.h. */
 #include "tuner/tuner_metrics.h"
 
-static const char *const knob_names[TUNER_KNOBS] = {
-	[TUNER_KNOB_LANES] = "lanes",
-	[TUNER_KNOB_POLL_US] = "poll_us",
-	[TUNER_KNOB_BATCH] = "batch",
-	[TUNER_KNOB_RESERVE_BYTES] = "reserve_bytes",
+#include <math.h>
+
+static const char *const knob_names[TUNER_METRICS_KNOBS] = {
+	[TUNER_METRICS_LANES] = "lanes",
+	[TUNER_METRICS_POLL_US] = "poll_us",
+	[TUNER_METRICS_BATCH] = "batch",
+	[TUNER_METRICS_RESERVE_BYTES] = "reserve_bytes",
 };
-static const char *const outcome_names[TUNER_OUTCOMES] = {
-	[TUNER_HOLD] = "hold",
-	[TUNER_MOVE] = "move",
-	[TUNER_ROLLBACK] = "rollback",
-	[TUNER_FREEZE] = "freeze",
+static const char *const outcome_names[TUNER_METRICS_OUTCOMES] = {
+	[TUNER_METRICS_HOLD] = "hold",
+	[TUNER_METRICS_MOVE] = "move",
+	[TUNER_METRICS_ROLLBACK] = "rollback",
+	[TUNER_METRICS_FREEZE] = "freeze",
 };
 
 static const struct metrics_def setting_def = {
@@ -29,7 +31,8 @@ static const struct metrics_def active_def = {
 };
 static const struct metrics_def reward_def = {
 	.name = "kvfs_tuner_reward",
-	.help = "Of the last window: log-ratio of throughput to the window before, less penalties.",
+	.help = "Of the last window with load: logarithm of records a second, less penalties for "
+		"tail latency, CPU, lanes and memory.",
 	.kind = METRICS_GAUGE,
 };
 static const struct metrics_def regret_def = {
@@ -51,12 +54,12 @@ void tuner_metrics_init(struct tuner_metrics *t, struct metrics *m)
 		.reward = metrics_series(m, &reward_def, NULL),
 		.regret = metrics_series(m, &regret_def, NULL),
 	};
-	for (unsigned i = 0; i < TUNER_OUTCOMES; i++)
+	for (unsigned i = 0; i < TUNER_METRICS_OUTCOMES; i++)
 		t->decisions[i] =
 			metrics_series(m, &decisions_def, "outcome", outcome_names[i], NULL);
 }
 
-void tuner_metrics_setting(struct tuner_metrics *t, enum tuner_knob knob, uint64_t value)
+void tuner_metrics_setting(struct tuner_metrics *t, enum tuner_metrics_knob knob, uint64_t value)
 {
 	if (!t->setting[knob])
 		t->setting[knob] =
@@ -70,9 +73,10 @@ void tuner_metrics_active(struct tuner_metrics *t, bool active)
 }
 
 void tuner_metrics_window(struct tuner_metrics *t, double reward, double regret,
-			  enum tuner_outcome outcome)
+			  enum tuner_metrics_outcome outcome)
 {
-	metric_set_real(t->reward, reward);
+	if (isfinite(reward))
+		metric_set_real(t->reward, reward);
 	metric_set_real(t->regret, regret);
 	metric_add(t->decisions[outcome], 1);
 }

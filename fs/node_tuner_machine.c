@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the machine counts for the tuner: CPU time of all programs, and of the RDMA device bytes
+ * sent, link rate and PCIe width. What is not there stays unknown. Files of /proc and /sys, opened
+ * anew each time: none waits. kv-tuner.
+ */
+#include "fs/node_tuner_internal.h"
+
+#include "common/clock.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define IB_DIR "/sys/class/infiniband"
+#define IB_DATA_UNIT 4          /* port_xmit_data counts 32-bit words */
+#define PCIE_GT_TO_BYTES (1e9 / 8 * 128 / 130) /* a lane's, from GT/s, above generation 2 */
+
+static bool read_text(const char *root, const char *dir, const char *name, char *out, size_t cap)
+{
+	char path[PATH_MAX];
+	FILE *f;
+	bool ok;
+
+	snprintf(path, sizeof(path), "%s%s/%s", root, dir, name);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	ok = fgets(out, (int)cap, f) != NULL;
+	fclose(f);
+	return ok;
+}
+
+/* The number a file begins with; 0: none. */
+static double read_number(const char *root, const char *dir, const char *name)
+{
+	char text[64];
+	double value = 0;
+
+	if (!read_text(root, dir, name, text, sizeof(text)) || sscanf(text, "%lf", &value) != 1)
+		return 0;
+	return value;
+}
+
+/* The one entry of IB_DIR; false: none, or more than one. */
+static bool only_device(const char *root, char *out, size_t cap)
+{
+	char path[PATH_MAX];
+	struct dirent *e;
+	unsigned n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s%s", root, IB_DIR);
+	d = opendir(path);
+	if (!d)
+		return false;
+	while ((e = readdir(d)))
+		if (e->d_name[0] != '.' && n++ == 0)
+			snprintf(out, cap, "%.63s", e->d_name);
+	closedir(d);
+	return n == 1;
+}
+
+void node_tuner_machine_open(struct node_tuner_machine *m, const char *root, const char *device)
+{
+	char name[64], dir[128];
+	unsigned port = 1;
+	cpu_set_t set;
+
+	*m = (struct node_tuner_machine){ .root = root };
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		m->cpus = (unsigned)CPU_COUNT(&set);
+	if (device && *device) {
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(device, ":"), device);
+		if (strchr(device, ':'))
+			(void)sscanf(strchr(device, ':'), ":%u", &port);
+	} else if (!only_device(root, name, sizeof(name))) {
+		return;
+	}
+	snprintf(dir, sizeof(dir), IB_DIR "/%s", name);
+	snprintf(m->port, sizeof(m->port), "%s/ports/%u", dir, port);
+	m->link_bytes = read_number(root, m->port, "rate") * 1e9 / 8; /* "100 Gb/sec (4X EDR)" */
+	m->pcie_bytes = read_number(root, dir, "device/current_link_speed") *
+			read_number(root, dir, "device/current_link_width") * PCIE_GT_TO_BYTES;
+}
+
+static void read_cpu(const struct node_tuner_machine *m, struct tuner_snapshot *snap)
+{
+	unsigned long long user, nice, system, idle, iowait, irq, softirq;
+	long hz = sysconf(_SC_CLK_TCK);
+	char text[256];
+
+	if (hz <= 0 || !read_text(m->root, "/proc", "stat", text, sizeof(text)) ||
+	    sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
+		   &iowait, &irq, &softirq) != 7)
+		return;
+	snap->counter[TUNER_MACHINE_NS] =
+		(user + nice + system + irq + softirq) * (NSEC_PER_SEC / (uint64_t)hz);
+	snap->have |= 1U << TUNER_MACHINE_NS;
+}
+
+void node_tuner_machine_read(const struct node_tuner_machine *m, struct tuner_snapshot *snap)
+{
+	char text[64];
+	unsigned long long words;
+
+	read_cpu(m, snap);
+	snap->gauge[TUNER_CPUS] = m->cpus;
+	snap->gauge[TUNER_LINK_CAPACITY] = m->link_bytes;
+	snap->gauge[TUNER_PCIE_CAPACITY] = m->pcie_bytes;
+	if (m->port[0] &&
+	    read_text(m->root, m->port, "counters/port_xmit_data", text, sizeof(text)) &&
+	    sscanf(text, "%llu", &words) == 1) {
+		snap->counter[TUNER_LINK_BYTES] = words * IB_DATA_UNIT;
+		snap->have |= 1U << TUNER_LINK_BYTES;
+	}
+}
