@@ -23,7 +23,7 @@ static const struct command {
 	{ "umount", cmd_umount, "WHERE", "checkpoint, unmount, and wait for the end" },
 	{ "status", cmd_status, "[--json] [--digest] WHERE", "show the state of what is served" },
 	{ "top", cmd_top, "[--once] [--json] [--interval SEC] WHERE", "watch what is served" },
-	{ "tune", cmd_tune, "[--explain [N]] [...] WHERE", "show and steer the tuner" },
+	{ "tune", cmd_tune, "[...] WHERE", "show and steer the tuner" },
 	{ "checkpoint", cmd_checkpoint, "WHERE", "make a checkpoint now" },
 	{ "doctor", cmd_doctor, "[--json] [--root DIR]",
 	  "check what a deployment needs of this machine" },

@@ -55,9 +55,10 @@ static const struct option_def option_table[] = {
 	  "longest wait of a write for its mirrors before it fails with EIO (default: 30)" },
 	{ "connect_timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(connect_s), 1, 3600, NULL, "SEC",
 	  "longest wait of the mount for min_mirrors (default: 10)" },
-	{ "lanes", KIND_UINT, BOTH, FIELD(lanes), 1, 40, NULL, "N",
-	  "connections that are used to each mirror; on a mirror, the most it takes (default: 2; "
-	  "mirror: 40)" },
+	{ "lanes", KIND_UINT, OPTIONS_MOUNT, FIELD(lanes), 1, 40, NULL, "N",
+	  "connections used to each mirror; the tuner opens more ahead (default: 2)" },
+	{ "lanes", KIND_UINT, OPTIONS_MIRROR, FIELD(lanes), 1, 40, NULL, "N",
+	  "most connections that a primary may open (default: 40)" },
 	{ "poll_us", KIND_UINT, BOTH, FIELD(poll_us), 0, 1000000, NULL, "N",
 	  "microseconds to spin for an event before sleeping (default: 0)" },
 	{ "mr_cache_size", KIND_SIZE, BOTH, FIELD(mr_cache_bytes), 0, 1ULL << 46, NULL, "SIZE",

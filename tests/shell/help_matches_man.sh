@@ -78,6 +78,11 @@ sed -nE '1,/^Loads:/d; s/^  ([a-z]+) .*/\1/p' "$tmp/text" >"$tmp/help"
 sed -nE '/^\.Ss BENCH/,/^\.Sh/s/^\.It Cm //p' "$top_srcdir/fs/kvfs.1" >"$tmp/man"
 same "loads of kvfs bench"
 
+# Flags of kvfs tune.
+"$KVFS" tune --help | sed -nE 's/^  (--[a-z]+) .*/\1/p' >"$tmp/help"
+sed -nE '/^\.Ss TUNE/,/^\.Ss BENCH/s/^\.It Fl \\(-[a-z]+).*/-\1/p' "$top_srcdir/fs/kvfs.1" >"$tmp/man"
+same "flags of kvfs tune"
+
 # Sub-commands with their synopsis.
 "$KVFS" --help >"$tmp/text"
 sed -nE 's/^  kvfs ([^ ].*[^ ])  +[^ ].*/\1/p' "$tmp/text" | sed 's/ *$//' >"$tmp/help"
