@@ -250,6 +250,30 @@ START_TEST(text_is_what_prometheus_reads)
 }
 END_TEST
 
+START_TEST(series_are_read_without_a_snapshot)
+{
+	struct metric *a = metrics_series(m, &ops, "op", "read", NULL), *found[3];
+	struct metric *b = metrics_series(m, &ops, "op", "write", NULL);
+	struct metric *h = metrics_series(m, &lat, NULL);
+	uint64_t counts[METRICS_BUCKETS_MAX];
+
+	metric_add(a, 3);
+	metric_set(b, 5);
+	metric_observe_n(h, 1000, 7);
+	ck_assert_uint_eq(metrics_list(m, "t_ops_total", NULL, found, 3), 2);
+	ck_assert_ptr_eq(found[1], b);
+	ck_assert_uint_eq(metrics_list(m, "t_ops_total", NULL, found, 1), 1);
+	ck_assert_uint_eq(metrics_list(m, "t_ops_total", "write", found, 3), 1);
+	ck_assert_ptr_eq(found[0], b);
+	ck_assert_uint_eq(metrics_list(m, "t_none", NULL, found, 3), 0);
+	ck_assert_uint_eq(metrics_list(NULL, "t_ops_total", NULL, found, 3), 0);
+	ck_assert_uint_eq(metric_value(a), 3);
+	ck_assert_uint_eq(metric_value(b), 5);
+	ck_assert_uint_eq(metric_counts(h, counts), 7000);
+	ck_assert_uint_eq(counts[metrics_bucket(&lat, 1000)], 7);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("metrics");
@@ -267,6 +291,7 @@ int main(void)
 	tcase_add_test(t, a_sum_of_a_family);
 	tcase_add_test(t, a_full_registry_gives_no_series);
 	tcase_add_test(t, text_is_what_prometheus_reads);
+	tcase_add_test(t, series_are_read_without_a_snapshot);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }

@@ -22,7 +22,7 @@ static struct {
 	pthread_cond_t passed;
 	struct sim_trace *trace;
 	struct tuner_settings in_force;
-	unsigned windows, reports;
+	unsigned windows, reports, decisions;
 	char report[200];
 } host = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -62,7 +62,20 @@ static void host_report(void *ctx, const char *text)
 	pthread_mutex_unlock(&host.lock);
 }
 
-static const struct tuner_host_ops ops = { host_snapshot, host_limits, host_apply, host_report };
+static void host_decided(void *ctx, const struct tuner_decision *d)
+{
+	pthread_mutex_lock(&host.lock);
+	host.decisions++;
+	pthread_mutex_unlock(&host.lock);
+}
+
+static const struct tuner_host_ops ops = {
+	.snapshot = host_snapshot,
+	.limits = host_limits,
+	.apply = host_apply,
+	.report = host_report,
+	.decided = host_decided,
+};
 
 static void wait_windows(unsigned more)
 {
@@ -103,6 +116,7 @@ START_TEST(orders_take_effect)
 {
 	struct tuner_settings set = { { 6, 0, 3, 1 } }, clamped = { { 5, 0, 3, 1 } };
 	struct tuner_loop *l = start(-1, NULL);
+	struct tuner_loop_state state;
 	json_t *j;
 
 	wait_windows(50);
@@ -114,8 +128,18 @@ START_TEST(orders_take_effect)
 	ck_assert_str_eq(json_string_value(json_object_get(json_array_get(j, 0), "action")),
 			 "freeze");
 	json_decref(j);
+	tuner_loop_set_knobs(l, 1U << TUNER_KNOB_BATCH, (struct tuner_settings){ { 0, 0, 1, 0 } });
+	tuner_loop_freeze(l, true); /* keeps what was set */
+	wait_windows(3);
+	clamped.level[TUNER_KNOB_BATCH] = 1;
+	ck_assert(tuner_settings_equal(tuner_loop_settings(l), clamped));
+	tuner_loop_state(l, &state);
+	ck_assert(state.frozen && state.set_by_hand && !state.recording && !state.failure);
+	ck_assert_uint_ge(host.decisions, 50);
 	tuner_loop_freeze(l, false);
 	wait_windows(20);
+	tuner_loop_state(l, &state);
+	ck_assert(!state.frozen && !state.set_by_hand);
 	ck_assert(!tuner_settings_equal(tuner_loop_settings(l), clamped));
 	stop(l);
 }
@@ -174,6 +198,27 @@ START_TEST(a_record_can_be_replayed)
 }
 END_TEST
 
+/* Also one that begins when the tuner has learnt and met loads. */
+START_TEST(a_record_from_the_middle_can_be_replayed)
+{
+	char *text = NULL;
+	size_t len = 0;
+	uint64_t window = 0;
+	struct tuner_loop *l = start(-1, NULL);
+	FILE *in;
+
+	wait_windows(500);
+	tuner_loop_record(l, open_memstream(&text, &len));
+	wait_windows(300);
+	stop(l);
+	in = fmemopen(text, len, "r");
+	ck_assert_int_eq(tuner_trace_replay(in, NULL, NULL, &window), 0);
+	fclose(in);
+	ck_assert_ptr_nonnull(strstr(text, "\"try\""));
+	free(text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("tuner loop");
@@ -183,6 +228,7 @@ int main(void)
 	tcase_add_test(t, orders_take_effect);
 	tcase_add_test(t, model_is_kept_and_a_broken_one_is_not);
 	tcase_add_test(t, a_record_can_be_replayed);
+	tcase_add_test(t, a_record_from_the_middle_can_be_replayed);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tuner over a node, its pure parts: options to settings and back, and what is read of a
+ * machine made of files. The rest runs on a mount: tests/shell/tune.sh. */
+#include "common/clock.h"
+#include "fs/node_tuner_internal.h"
+#include "replication/region.h"
+#include "tests/unit/unit_main.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct options opt;
+static struct node node = { .opt = &opt, .arena_bytes = 1ULL << 30 };
+
+static void setup(void)
+{
+	options_init(&opt, OPTIONS_MOUNT);
+}
+
+START_TEST(options_are_the_static_settings)
+{
+	static const struct { unsigned lanes, poll_us; uint64_t cache; } cases[] = {
+		{ 2, 0, 64 << 20 },  { 3, 20, 0 },		{ 40, 1000, 1ULL << 30 },
+		{ 7, 51, 100 << 20 }, { 1, 1000000, 1ULL << 40 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct node_knobs k;
+
+		opt.lanes = cases[i].lanes;
+		opt.poll_us = cases[i].poll_us;
+		opt.mr_cache_bytes = cases[i].cache;
+		k = node_tuner_values(&node, node_tuner_static(&node));
+		ck_assert_uint_eq(k.links.lanes, cases[i].lanes);
+		ck_assert_uint_eq(k.links.poll_us, cases[i].poll_us);
+		ck_assert_uint_eq(k.links.batch, PRIMARY_BATCH_MAX);
+		ck_assert_uint_eq(k.reserve_bytes, cases[i].cache);
+	}
+}
+END_TEST
+
+START_TEST(other_levels_are_the_ladders)
+{
+	struct tuner_settings s;
+	struct node_knobs k;
+
+	opt.lanes = 3;
+	s = node_tuner_static(&node);
+	s.level[TUNER_KNOB_LANES]++;
+	s.level[TUNER_KNOB_RESERVE] = 2;
+	k = node_tuner_values(&node, s);
+	ck_assert_uint_eq(k.links.lanes, 4);
+	ck_assert_uint_eq(k.reserve_bytes, 256 << 20);
+	ck_assert_uint_eq(k.links.poll_us, opt.poll_us);
+}
+END_TEST
+
+START_TEST(lanes_are_opened_ahead)
+{
+	ck_assert_uint_eq(node_tuner_lanes_open(&node), 4);
+	opt.lanes = 10;
+	ck_assert_uint_eq(node_tuner_lanes_open(&node), 20);
+	opt.lanes = 30;
+	ck_assert_uint_eq(node_tuner_lanes_open(&node), 40);
+	opt.tuner = OPTIONS_TUNER_OFF;
+	ck_assert_uint_eq(node_tuner_lanes_open(&node), 30);
+}
+END_TEST
+
+START_TEST(the_arena_bounds_the_reserve)
+{
+	struct tuner_bounds b;
+
+	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 64 << 20, 0, &node.regions), 0);
+	node_tuner_bounds(&node, &b); /* a quarter of 1 GiB */
+	ck_assert_uint_eq(tuner_knob_value(TUNER_KNOB_RESERVE, b.hi[TUNER_KNOB_RESERVE]), 256);
+	opt.mr_cache_bytes = 512 << 20; /* as the operator says */
+	node_tuner_bounds(&node, &b);
+	ck_assert_uint_eq(tuner_knob_value(TUNER_KNOB_RESERVE, b.hi[TUNER_KNOB_RESERVE]), 512);
+	region_pool_destroy(node.regions);
+}
+END_TEST
+
+static void put(const char *root, const char *path, const char *text)
+{
+	char full[512], *at;
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s%s", root, path);
+	for (at = strchr(full + strlen(root) + 1, '/'); at; at = strchr(at + 1, '/')) {
+		*at = '\0';
+		(void)mkdir(full, 0700);
+		*at = '/';
+	}
+	f = fopen(full, "w");
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+START_TEST(a_machine_with_a_card)
+{
+	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
+	struct tuner_snapshot snap = { 0 };
+	struct node_tuner_machine m;
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	put(root, "/proc/stat", "cpu  100 20 30 5000 7 3 2 0 0 0\ncpu0 1\n");
+	put(root, "/sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)\n");
+	put(root, "/sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "1000\n");
+	put(root, "/sys/class/infiniband/mlx5_0/device/current_link_speed", "16.0 GT/s PCIe\n");
+	put(root, "/sys/class/infiniband/mlx5_0/device/current_link_width", "16\n");
+	node_tuner_machine_open(&m, root, NULL);
+	node_tuner_machine_read(&m, &snap);
+	ck_assert_uint_eq(snap.have, 1U << TUNER_MACHINE_NS | 1U << TUNER_LINK_BYTES);
+	ck_assert_uint_eq(snap.counter[TUNER_LINK_BYTES], 4000);
+	ck_assert_uint_eq(snap.counter[TUNER_MACHINE_NS],
+			  155 * NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK));
+	ck_assert_double_eq(snap.gauge[TUNER_LINK_CAPACITY], 12.5e9);
+	ck_assert_double_eq_tol(snap.gauge[TUNER_PCIE_CAPACITY], 31.5e9, 0.1e9);
+	ck_assert_double_gt(snap.gauge[TUNER_CPUS], 0);
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+START_TEST(a_machine_without_a_card)
+{
+	struct tuner_snapshot snap = { 0 };
+	struct node_tuner_machine m;
+
+	node_tuner_machine_open(&m, "/nowhere", NULL);
+	node_tuner_machine_read(&m, &snap);
+	ck_assert_uint_eq(snap.have, 0); /* missing, not zero */
+	ck_assert_double_eq(snap.gauge[TUNER_LINK_CAPACITY], 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("node_tuner");
+	TCase *c = tcase_create("all");
+
+	tcase_add_checked_fixture(c, setup, NULL);
+	tcase_add_test(c, options_are_the_static_settings);
+	tcase_add_test(c, other_levels_are_the_ladders);
+	tcase_add_test(c, lanes_are_opened_ahead);
+	tcase_add_test(c, the_arena_bounds_the_reserve);
+	tcase_add_test(c, a_machine_with_a_card);
+	tcase_add_test(c, a_machine_without_a_card);
+	suite_add_tcase(s, c);
+	return unit_run(s);
+}
