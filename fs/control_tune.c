@@ -46,7 +46,8 @@ static uint32_t value_at(const struct node *n, enum tuner_knob knob, unsigned le
 }
 
 /* The level of a value. Refused with what there is: the reply, else NULL. */
-static json_t *find_level(struct node *n, enum tuner_knob knob, json_int_t value, uint8_t *ret_level)
+static json_t *find_level(struct node *n, enum tuner_knob knob, json_int_t value,
+			  uint8_t *ret_level)
 {
 	struct tuner_bounds b;
 	char list[128] = "";

@@ -24,8 +24,8 @@ enum tuner_metrics_outcome {
 
 struct tuner_metrics {
 	struct metrics *metrics;
-	struct metric
-		*setting[TUNER_METRICS_KNOBS]; /* made when first set: a knob nobody has is not shown */
+	/* made when first set: a knob nobody has is not shown */
+	struct metric *setting[TUNER_METRICS_KNOBS];
 	struct metric *active, *reward, *regret;
 	struct metric *decisions[TUNER_METRICS_OUTCOMES];
 };
