@@ -9,9 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 __attribute__((format(printf, 1, 2)))
@@ -91,6 +94,21 @@ static json_t *tune_set(struct node *n, const json_t *wanted)
 	return NULL;
 }
 
+/* Whether a file would lie on a FUSE file system: on our own mount the recording would be part of the
+ * load it records, and keep the mount in use. */
+static bool on_fuse(const char *path)
+{
+	char dir[PATH_MAX];
+	struct statfs fs;
+	size_t len = (size_t)(strrchr(path, '/') - path);
+
+	if (len >= sizeof(dir))
+		return false;
+	memcpy(dir, path, len);
+	dir[len] = '\0';
+	return statfs(len ? dir : "/", &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
+}
+
 static json_t *tune_record(struct tuner_loop *loop, const char *path)
 {
 	FILE *f;
@@ -102,6 +120,9 @@ static json_t *tune_record(struct tuner_loop *loop, const char *path)
 	}
 	if (*path != '/')
 		return refuse("a recording needs a full path, not %s", path);
+	if (on_fuse(path))
+		return refuse("%s: a recording cannot lie on a FUSE mount; choose another place",
+			      path);
 	/* not a FIFO's other end: nothing here may wait */
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
 	f = fd < 0 ? NULL : fdopen(fd, "w");

@@ -277,7 +277,7 @@ static const char *frozen(const struct tuner *t, const struct tuner_window *w, d
 	if (w->flags & TUNER_WINDOW_RESYNC)
 		return "a mirror is resyncing";
 	if (w->flags & TUNER_WINDOW_FAILOVER)
-		return "roles are changing";
+		return "mirrors came or went, or none is there";
 	if (!isfinite(reward) || w->features.v[TUNER_F_OPS_PER_S] < t->config.min_ops_per_s)
 		return "too little load to judge by";
 	return NULL;

@@ -18,7 +18,7 @@
 
 enum tuner_window_flag {
 	TUNER_WINDOW_RESYNC = 1,   /* a mirror is being filled */
-	TUNER_WINDOW_FAILOVER = 2, /* roles are changing, or the in-sync set did */
+	TUNER_WINDOW_FAILOVER = 2, /* roles are changing, the in-sync set did, or it is empty */
 	TUNER_WINDOW_FROZEN = 4,   /* an operator said so */
 };
 

@@ -58,6 +58,8 @@ one_line "lanes may be 1, 2, 4 here, not 10"
 expect 1 "$KVFS" tune --set speed=1 "$tmp/m"
 one_line "a knob is one of"
 
+expect 1 "$KVFS" tune --record "$tmp/m/trace" "$tmp/m"
+one_line "cannot lie on a FUSE mount"
 "$KVFS" tune --record "$tmp/trace" "$tmp/m" >"$tmp/out"
 load a
 load b
@@ -104,6 +106,13 @@ one_line "not a trace"
 # Nothing was lost on the way.
 digest() { "$KVFS" status --digest "$1" | sed -n 's/^digest *//p'; }
 wait_for '[ "$(digest "$tmp/m")" = "$(digest "$tmp/s")" ]' 20
+
+# While a mirror is away nothing moves; it comes back, and decisions go on.
+last() { "$KVFS" tune --json --explain 1 "$tmp/m" | jq -r '.decisions[0].why'; }
+kill_daemon "$tmp/s"
+wait_for 'last | grep -q "mirrors came or went"' 10
+start_mirror s "listen=tcp:127.0.0.1:$port"
+wait_for 'last | grep -q "too little load"' 20
 "$KVFS" umount "$tmp/m"
 
 # Garbage for a model: a line, the static settings, and a mount that works.
