@@ -41,7 +41,8 @@ int control_call(const char *where, json_t *request, unsigned timeout_s, json_t 
 json_t *status_json(struct node *n, struct fs *fs, bool with_digest);
 json_t *status_metrics_json(struct node *n); /* the reply to "metrics" */
 
-/* cmd_tune.c: status's "tuner" as a line for people. */
+/* cmd_tune_print.c, for people: status's "tuner" as a line; one of its decisions. */
 void cmd_tune_print(const json_t *tuner);
+void cmd_tune_print_decision(const json_t *decision);
 
 #endif

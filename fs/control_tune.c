@@ -94,8 +94,8 @@ static json_t *tune_set(struct node *n, const json_t *wanted)
 	return NULL;
 }
 
-/* Whether a file would lie on a FUSE file system: on our own mount the recording would be part of the
- * load it records, and keep the mount in use. */
+/* Whether a file would lie on a FUSE file system: on our own mount the recording would be part of
+ * the load it records, and keep the mount in use. */
 static bool on_fuse(const char *path)
 {
 	char dir[PATH_MAX];
