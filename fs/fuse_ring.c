@@ -22,6 +22,7 @@
 
 #define RINGS_BEGIN_NS (5 * NSEC_PER_SEC)
 #define RINGS_MAX 1024
+#define RING_LOOKS_A_TURN 8
 
 /* First line of a file of the kernel's; false: not there. */
 static bool ring_read_line(const char *path, char *line, size_t cap)
@@ -124,19 +125,24 @@ static int ring_register(struct ring *r)
 	return 0;
 }
 
-static void ring_take_answered(struct ring *r)
+/* Hands the kernel what others have answered. */
+static void ring_take_stack(struct ring *r)
 {
-	struct ring_entry *e;
-
-	atomic_store(&r->woken, false);
 	/* acquire: the answers' bytes */
-	e = atomic_exchange_explicit(&r->answered, NULL, memory_order_acquire);
+	struct ring_entry *e = atomic_exchange_explicit(&r->answered, NULL, memory_order_acquire);
+
 	while (e) {
 		struct ring_entry *next = e->next;
 
 		ring_entry_commit(e);
 		e = next;
 	}
+}
+
+static void ring_take_answered(struct ring *r)
+{
+	atomic_store(&r->woken, false); /* before the look: what comes after it wakes us */
+	ring_take_stack(r);
 }
 
 /*
@@ -179,14 +185,40 @@ static void ring_take_completion(struct ring *r, uint64_t data, const struct io_
 		ring_handle(e);
 }
 
+/* While records are on their way and no request is here: looks for their acknowledgements, and sends
+ * the answers that these let go. */
+static void ring_help(struct ring *r)
+{
+	struct io_uring_cqe *cqe;
+	bool requests = false;
+	unsigned looks = 0;
+
+	if (!primary_help_begin(&r->helper))
+		return;
+	atomic_store(&r->woken, true); /* awake already: what is handed over needs no wake-up */
+	while (!requests && primary_help(&r->helper)) {
+		ring_take_stack(r);
+		if (io_uring_sq_ready(&r->uring))
+			io_uring_submit(&r->uring);
+		requests = io_uring_peek_cqe(&r->uring, &cqe) == 0;
+		/* a yield costs more than a look, and the mirror may be waiting for its turn */
+		if (++looks % RING_LOOKS_A_TURN == 0)
+			sched_yield();
+	}
+	primary_help_end(&r->helper, requests);
+	ring_take_answered(r);
+}
+
 static void ring_serve(struct ring *r)
 {
 	struct fuse_rings *rings = r->rings;
 	struct io_uring_cqe *cqes[64];
 
+	r->helper.primary = rings->fs->node->primary;
 	while (r->live && !rings->stopping) {
 		unsigned n;
 
+		ring_help(r);
 		if (io_uring_submit_and_wait(&r->uring, 1) == -EBADF)
 			break;
 		n = io_uring_peek_batch_cqe(&r->uring, cqes, 64);
@@ -199,6 +231,7 @@ static void ring_serve(struct ring *r)
 		}
 		ring_take_answered(r);
 	}
+	primary_helper_leave(&r->helper);
 	io_uring_submit(&r->uring);
 }
 

@@ -37,6 +37,7 @@ struct ring {
 	unsigned live;              /* entries the kernel has or we answer; its thread's alone */
 	/* records were queued since the last commit_drive(); its thread's alone */
 	bool drive;
+	struct primary_helper helper; /* its thread's alone */
 	struct ring_entry *entries; /* RING_ENTRIES */
 	struct fuse_ring_headers *headers;
 	uint8_t *memory;

@@ -5,6 +5,7 @@
 #include "common/units.h"
 #include "replication/commit.h"
 #include "replication/region_memory.h"
+#include "replication/transport.h"
 #include "replication/transport_verbs.h"
 
 #include <errno.h>
@@ -60,7 +61,8 @@ static const struct option_def option_table[] = {
 	{ "lanes", KIND_UINT, OPTIONS_MIRROR, FIELD(lanes), 1, 40, NULL, "N",
 	  "most connections that a primary may open (default: 40)" },
 	{ "poll_us", KIND_UINT, BOTH, FIELD(poll_us), 0, 1000000, NULL, "N",
-	  "microseconds to spin for an event before sleeping (default: 0)" },
+	  "most microseconds to spin for an event before sleeping, while it pays "
+	  "(default: shm 200, verbs 50, tcp 0)" },
 	{ "mr_cache_size", KIND_SIZE, BOTH, FIELD(mr_cache_bytes), 0, 1ULL << 46, NULL, "SIZE",
 	  "registered memory kept ready ahead of need (default: 64M)" },
 	{ "memory", KIND_MEMORY, BOTH, FIELD(memory), 0, 0, NULL, "WHERE",
@@ -127,6 +129,7 @@ void options_init(struct options *o, enum options_role role)
 	o->timeout_s = 30;
 	o->connect_s = 10;
 	o->lanes = role == OPTIONS_MIRROR ? 40 : 2;
+	o->poll_us = TRANSPORT_POLL_US_DEFAULT;
 	o->ack_timeout = 14;
 	o->mr_cache_bytes = 64 << 20;
 	o->allow_other = geteuid() == 0;
@@ -468,10 +471,26 @@ static void option_fix_addrs(const struct options *o, struct options_addrs *addr
 	}
 }
 
+/* One figure for all mirrors: the least of what their transports want. */
+static unsigned option_default_poll_us(const struct options *o)
+{
+	unsigned least = TRANSPORT_POLL_US_DEFAULT;
+
+	for (unsigned i = 0; i < o->mirrors.count; i++) {
+		const struct transport_ops *ops = transport_for(o->mirrors.list[i].kind);
+
+		if (ops && ops->poll_us < least)
+			least = ops->poll_us;
+	}
+	return least == TRANSPORT_POLL_US_DEFAULT ? 0 : least;
+}
+
 int options_finish(struct options *o, char why[OPTIONS_WHY_BYTES])
 {
 	option_fix_addrs(o, &o->mirrors);
 	option_fix_addrs(o, &o->listen);
+	if (o->role == OPTIONS_MOUNT && o->poll_us == TRANSPORT_POLL_US_DEFAULT)
+		o->poll_us = option_default_poll_us(o);
 	if (o->min_mirrors == OPTIONS_MAJORITY)
 		o->min_mirrors = (o->mirrors.count + 1) / 2;
 	if (o->min_mirrors > o->mirrors.count) {

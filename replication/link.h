@@ -7,6 +7,7 @@
  * link.c          thread, state machine, dialling, back-off
  * link_session.c  one connection: set-up, events, acknowledgements, in-sync set, heartbeats
  * link_hold.c     keeping the log for a mirror that is behind, and slowing the writers for it
+ * link_lend.c     threads that serve requests poll a live link in its thread's place
  * link_keep.c     ops whose memory a transport still reads
  * link_transport.c  which transport: what the address says, or what both ends have
  * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
@@ -15,9 +16,9 @@
  * primary_knobs.c  what may be changed while links run
  *
  * Threads: the link's own ("kv-link-N") does everything but link_post(), which the commit queue's
- * leader calls. send_lock is all they share: the leader only tries it. When it fails, the leader
- * sets missed, and the link's thread looks at missed after each unlock. Lock order: send_lock is a
- * leaf; primary.lock is a leaf.
+ * leader calls, and the polls of a link that it has lent. send_lock is all that it shares with the
+ * leader, who only tries it. When it fails, the leader sets missed, and the link's thread looks at
+ * missed after each unlock. Lock order: send_lock and lend_lock are leaves.
  */
 #include "replication/ack.h"
 #include "replication/handshake.h"
@@ -45,6 +46,8 @@ struct primary {
 	atomic_bool stopping;
 	/* primary_knobs in one word (primary_knobs.c); relaxed: it stands alone */
 	_Atomic uint64_t knobs;
+	/* link_lend.c: helpers; those that look just now, sequentially consistent with owner */
+	_Atomic unsigned helpers, helping;
 
 	pthread_mutex_t lock;   /* states and texts of all links, their ep for waking */
 	pthread_cond_t changed; /* with lock: a link's state changed, or stopping */
@@ -87,6 +90,8 @@ struct link_hold {
 	uint64_t last_done, rate;         /* a second: records in a catch-up, bytes in a resync */
 };
 
+enum link_owner { LINK_OWN, LINK_LENT, LINK_BORROWED };
+
 struct link {
 	struct primary *primary;
 	unsigned index;
@@ -122,6 +127,13 @@ struct link {
 	uint64_t last_heard_ns, last_beat_ns;
 	uint64_t beats_sent, beats_seen;
 	struct ack last_ack;
+
+	/* Who polls ep, and what a poll changes; the link's thread's but for the time of a loan. */
+	pthread_mutex_t lend_lock;
+	pthread_cond_t returned;       /* with lend_lock: to the link's thread */
+	_Atomic enum link_owner owner; /* written under lend_lock */
+	bool recalled;                 /* lend_lock: the borrower is to give it back */
+	int lend_err;                  /* lend_lock: what a borrower met; ends the session */
 
 	/* From the log; the link's thread's. */
 	uint8_t *read_buf;
@@ -160,6 +172,15 @@ int link_fail(struct link *l, int err, const char *fmt, ...); /* keeps the text,
 /* link_session.c: from an open control connection to its end. Always an error,
  * -ECANCELED when stopping. */
 int link_session_run(struct link *l, int fd);
+
+/* Takes what came, waiting up to timeout_ns for it. -errno: the session is over. Whoever has ep. */
+int link_session_poll(struct link *l, uint64_t timeout_ns);
+
+/* link_lend.c. lend: for at most timeout_ns, or until it comes back; *ret_err: what a borrower met,
+ * or 0; false: somebody has to wait for what is on its way. The link's thread. recall: any thread. posted: after posting to it, by the poster, without send_lock. */
+bool link_lend(struct link *l, uint64_t timeout_ns, int *ret_err);
+void link_recall(struct link *l);
+void link_posted(struct link *l);
 
 /* link_hold.c. done: what the mirror has taken so far: the LSN it acknowledged, in a resync bytes
  * of the image, of total. */

@@ -93,7 +93,7 @@ static unsigned link_batch_post_locked(struct link *l, unsigned n)
 		s->since_ns = now;
 		s->since_lsn = s->next_lsn - 1;
 	}
-	atomic_store_explicit(&l->sent_lsn, s->next_lsn - 1, memory_order_relaxed);
+	atomic_store(&l->sent_lsn, s->next_lsn - 1); /* before owner is looked at: link_lend.c */
 	link_count_add(&l->sent_bytes, bytes);
 	link_count_add(&l->sent_records, (unsigned)taken);
 	return (unsigned)taken;
@@ -168,6 +168,7 @@ static void link_post(void *ctx, struct op *const *ops, unsigned n)
 	}
 	link_post_locked(l, ops, n);
 	pthread_mutex_unlock(&l->send_lock);
+	link_posted(l);
 }
 
 const struct commit_link_ops link_commit_ops = { .post = link_post };

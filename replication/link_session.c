@@ -372,34 +372,56 @@ static int session_events(struct link *l, const struct transport_event *ev, int 
 	return acks ? session_take_ack(l) : 0;
 }
 
-static int session_loop(struct link *l)
+int link_session_poll(struct link *l, uint64_t timeout_ns)
 {
 	struct transport_event ev[SESSION_EVENTS];
+	int n = l->tops->poll(l->ep, ev, SESSION_EVENTS, timeout_ns);
+
+	if (n < 0)
+		return link_fail(l, n, "the transport failed: %s", strerror(-n));
+	if (n > 0)
+		l->last_heard_ns = clock_mono_ns();
+	return session_events(l, ev, n);
+}
+
+static int session_pump(struct link *l)
+{
+	int err = link_send_pump(l);
+
+	if (err == -ESTALE)
+		return link_fail(l, -EAGAIN, "the log was rewound past the mirror");
+	return err ? link_fail(l, err, "cannot read the log: %s", strerror(-err)) : 0;
+}
+
+/* Only what helpers can do is left to do. */
+static bool session_may_lend(const struct link *l)
+{
+	return atomic_load_explicit(&l->primary->helpers, memory_order_relaxed) && l->in_sync &&
+	       l->told_sync && l->beats_seen == l->beats_sent && !link_send_wanted(l);
+}
+
+static int session_loop(struct link *l)
+{
 	uint64_t tick_ns = 0;
 	int err = 0;
 
 	while (!err) {
-		uint64_t now;
-		int n;
+		uint64_t now, wait_ns = SESSION_TICK_NS;
 
 		if (link_send_wanted(l)) {
-			err = link_send_pump(l);
-			if (err == -ESTALE)
-				return link_fail(l, -EAGAIN, "the log was rewound past the mirror");
+			err = session_pump(l);
 			if (err)
-				return link_fail(l, err, "cannot read the log: %s", strerror(-err));
+				return err;
 		}
 		session_try_join(l);
 		session_tell_sync(l);
-		n = l->tops->poll(l->ep, ev, SESSION_EVENTS, SESSION_TICK_NS);
+		if (session_may_lend(l) && link_lend(l, SESSION_TICK_NS, &err))
+			wait_ns = 0;
+		if (!err)
+			err = link_session_poll(l, wait_ns);
 		if (session_stopping(l))
 			return -ECANCELED;
-		if (n < 0)
-			return link_fail(l, n, "the transport failed: %s", strerror(-n));
 		now = clock_mono_ns();
-		if (n > 0)
-			l->last_heard_ns = now;
-		err = session_events(l, ev, n);
 		if (!err && now - tick_ns >= SESSION_TICK_NS) {
 			tick_ns = now;
 			err = session_tick(l, now);

@@ -63,7 +63,8 @@ struct mirror_config {
 	uint64_t last_lsn;          /* what log and store hold */
 	uint64_t arena_bytes;
 	uint64_t ring_bytes;        /* 0: 64 MiB */
-	unsigned lanes_max, poll_us;
+	unsigned lanes_max;
+	unsigned poll_us;           /* or TRANSPORT_POLL_US_DEFAULT */
 	struct metrics *metrics;    /* NULL: nothing is measured */
 	unsigned ack_timeout;       /* verbs: see transport_params */
 	const char *rdma_device;    /* verbs: see transport_params; valid until mirror_destroy */

@@ -238,7 +238,8 @@ static int mirror_open_lanes(struct mirror *m, int fd)
 		.lanes = m->cfg.lanes_max,
 		.window_bytes = m->cfg.ring_bytes,
 		.deadline_ns = clock_mono_ns() + MIRROR_SETUP_NS,
-		.poll_us = m->cfg.poll_us,
+		.poll_us = m->cfg.poll_us == TRANSPORT_POLL_US_DEFAULT ? m->tops->poll_us :
+									 m->cfg.poll_us,
 		.ack_timeout = m->cfg.ack_timeout,
 		.device = m->cfg.rdma_device,
 	};

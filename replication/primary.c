@@ -25,6 +25,8 @@ static int primary_link_init(struct primary *p, unsigned index)
 	link_metrics_init(&l->times, p->cfg.metrics, text);
 	l->read_buf = malloc(LINK_READ_BYTES);
 	pthread_mutex_init(&l->send_lock, NULL);
+	pthread_mutex_init(&l->lend_lock, NULL);
+	thread_cond_init(&l->returned);
 	return l->read_buf ? 0 : -ENOMEM;
 }
 
@@ -88,6 +90,9 @@ static void primary_stop(struct primary *p)
 			p->links[i].tops->wake(p->links[i].wake_ep);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
+	for (unsigned i = 0; p->links && i < p->cfg.mirror_count; i++)
+		if (p->links[i].primary)
+			link_recall(&p->links[i]);
 }
 
 void primary_destroy(struct primary *p)
@@ -103,6 +108,8 @@ void primary_destroy(struct primary *p)
 		if (l->started)
 			pthread_join(l->thread, NULL);
 		pthread_mutex_destroy(&l->send_lock);
+		pthread_mutex_destroy(&l->lend_lock);
+		pthread_cond_destroy(&l->returned);
 		free(l->read_buf);
 		free(l->send.held);
 	}

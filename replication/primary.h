@@ -75,6 +75,24 @@ void primary_set_knobs(struct primary *p, const struct primary_knobs *knobs);
 /* Begins with the configuration's lanes and poll_us, and the largest batch. */
 struct primary_knobs primary_get_knobs(const struct primary *p);
 
+/*
+ * Threads that serve requests may look for acknowledgements themselves while they have nothing else
+ * to do, as long as these come soon: whoever does so after it has posted saves waking the links'
+ * threads. One a thread, zeroed but for primary. begin: true: look until help() is false or there is
+ * something else to do, without waiting between for anything but its turn, and end; back_soon: it
+ * will begin again in a moment. help() completes ops. leave: before the thread ends. No locks.
+ */
+struct primary_helper {
+	struct primary *primary; /* NULL: never helps */
+	bool in, in_vain;
+	unsigned pause;
+	uint64_t mean_ns, since_ns, took_ns;
+};
+bool primary_help_begin(struct primary_helper *h);
+bool primary_help(struct primary_helper *h);
+void primary_help_end(struct primary_helper *h, bool back_soon);
+void primary_helper_leave(struct primary_helper *h);
+
 struct link_stats {
 	char addr[300];
 	char transport[8];

@@ -27,14 +27,26 @@ const struct transport_ops *transport_for(enum addr_kind kind)
 }
 
 #define SPIN_PAUSE_CPUS 8 /* with fewer, a spinner is in somebody's way */
+#define WAIT_WEIGHT 8     /* of the past against the last wait */
 
-uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t now_ns, uint64_t timeout_ns)
+uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t timeout_ns)
 {
 	uint64_t spin_ns = hint_read(&ep->poll_us) * NSEC_PER_USEC;
 
-	if (now_ns - ep->last_event_ns > TRANSPORT_IDLE_NS + spin_ns)
+	if (ep->mean_wait_ns > spin_ns)
 		return 0;
 	return spin_ns < timeout_ns ? spin_ns : timeout_ns;
+}
+
+void transport_waited(struct transport_ep *ep, uint64_t since_ns)
+{
+	uint64_t most_ns = 2 * WAIT_WEIGHT * hint_read(&ep->poll_us) * NSEC_PER_USEC;
+	uint64_t wait_ns = transport_now_ns() - since_ns;
+
+	/* one long wait ends the spinning, a dozen short ones begin it again */
+	if (wait_ns > most_ns)
+		wait_ns = most_ns;
+	ep->mean_wait_ns += wait_ns / WAIT_WEIGHT - ep->mean_wait_ns / WAIT_WEIGHT;
 }
 
 void transport_spin_pause(void)

@@ -37,11 +37,14 @@
 #define TRANSPORT_IMM_ACK 0xFFFFFF00U
 #define TRANSPORT_IMM_HEARTBEAT 0xFFFFFF01U
 
+#define TRANSPORT_POLL_US_MAX 1000000U
+#define TRANSPORT_POLL_US_DEFAULT UINT32_MAX /* to others: the ops' poll_us; not in params */
+
 struct transport_params {
 	unsigned lanes;           /* wanted; the smaller of both ends is used */
 	uint64_t window_bytes;    /* of this end, a multiple of 4096 */
 	uint64_t deadline_ns;     /* clock_mono_ns() by which set-up must be done */
-	unsigned poll_us;         /* how long poll spins before it sleeps */
+	unsigned poll_us;         /* how long poll spins before it sleeps, while that pays */
 	/* verbs only; zero and NULL are the defaults */
 	unsigned ack_timeout;     /* of a queue pair, 4.096 us * 2^n; 0: 14 */
 	const char *device;       /* NAME[:PORT[:GID]]; NULL or empty: any */
@@ -84,6 +87,7 @@ struct transport_ep; /* an endpoint */
 struct transport_ops {
 	const char *name;
 	unsigned knobs; /* TRANSPORT_KNOB_* */
+	unsigned poll_us; /* of params, where nobody asks for another: what pays as a rule */
 	bool in_place;  /* bytes in params.memory are sent from where they lie, after post returned */
 
 	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local
@@ -105,8 +109,8 @@ struct transport_ops {
 	 * returns. tcp and shm copy all. Never blocks. */
 	int (*post)(struct transport_ep *ep, unsigned lane, const struct transport_post *posts, unsigned n);
 
-	/* Up to max events; waits up to timeout_ns for the first (spinning for poll_us first). 0:
-	 * none came, or woken. Also makes progress on sends that could not go at once. */
+	/* Up to max events; waits up to timeout_ns for the first (spinning for up to poll_us
+	 * first, while waits are shorter than that as a rule). 0: none came, or woken. Also makes progress on sends that could not go at once. */
 	int (*poll)(struct transport_ep *ep, struct transport_event *ret_events, int max,
 		    uint64_t timeout_ns);
 	void (*wake)(struct transport_ep *ep);

@@ -20,15 +20,16 @@ struct transport_ep {
 	uint64_t remote_bytes;
 	unsigned lanes;
 	_Atomic uint32_t poll_us;
-	uint64_t last_event_ns; /* the poller's: when a poll last brought something */
+	uint64_t mean_wait_ns; /* the poller's: how long it had to wait of late */
 };
 
 /*
- * How long a poll that found nothing spins before it sleeps, at most timeout_ns: poll_us while
- * events come, nothing when the last one is longer ago than TRANSPORT_IDLE_NS. The poller's thread.
+ * How long a poll that found nothing spins before it sleeps, at most timeout_ns: poll_us, or nothing
+ * while its waits are longer than that on the mean. The poller's thread, which says of each wait
+ * when it began; a time without any event is a wait, too.
  */
-#define TRANSPORT_IDLE_NS (2 * NSEC_PER_MSEC)
-uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t now_ns, uint64_t timeout_ns);
+uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t timeout_ns);
+void transport_waited(struct transport_ep *ep, uint64_t since_ns);
 
 /* Between two looks of a spin: lets others run where cores are few (the peer may be
  * one of them). */

@@ -53,7 +53,7 @@ static void check_life(struct shm_ep *ep, uint64_t now_ns)
 static bool spin(struct shm_ep *ep, struct transport_sink *s, uint64_t until_ns)
 {
 	do {
-		for (int i = 0; i < 16; i++) {
+		for (int i = 0; i < 64; i++) {
 			scan(ep, s);
 			if (s->count > 0 || sleep_check(&ep->woken) != 0)
 				return true;
@@ -96,16 +96,16 @@ static int shm_poll(struct transport_ep *base, struct transport_event *ret_event
 	if (s.count == 0) {
 		now_ns = transport_now_ns();
 		deadline_ns = transport_deadline(now_ns, timeout_ns);
-		poll_ns = transport_spin_ns(base, now_ns, timeout_ns);
+		poll_ns = transport_spin_ns(base, timeout_ns);
 		if (timeout_ns == 0)
 			check_life(ep, now_ns);
 		else if (poll_ns == 0 || !spin(ep, &s, transport_deadline(now_ns, poll_ns)))
 			sleep_until(ep, &s, deadline_ns);
+		if (timeout_ns > 0)
+			transport_waited(base, now_ns);
 	}
 	if (sleep_check(&ep->woken) != 0)
 		sleep_take(&ep->woken);
-	if (s.count > 0)
-		base->last_event_ns = transport_now_ns();
 	return s.count;
 }
 
@@ -128,6 +128,7 @@ static void shm_kill_lane(struct transport_ep *base, unsigned lane)
 const struct transport_ops transport_shm_ops = {
 	.name = "shm",
 	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
+	.poll_us = 200,
 	.accept = shm_accept,
 	.connect = shm_connect,
 	.window = transport_ep_window,

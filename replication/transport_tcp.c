@@ -176,14 +176,13 @@ static int tcp_poll(struct transport_ep *base, struct transport_event *ret_event
 	} else {
 		now_ns = transport_now_ns();
 		deadline_ns = transport_deadline(now_ns, timeout_ns);
-		poll_ns = transport_spin_ns(base, now_ns, timeout_ns);
+		poll_ns = transport_spin_ns(base, timeout_ns);
 		if (poll_ns == 0 || !spin(ep, &s, transport_deadline(now_ns, poll_ns)))
 			sleep_until(ep, &s, deadline_ns);
+		transport_waited(base, now_ns);
 	}
 	if (sleep_check(&ep->woken) != 0)
 		sleep_take(&ep->woken);
-	if (s.count > 0)
-		base->last_event_ns = transport_now_ns();
 	return s.count;
 }
 

@@ -140,14 +140,13 @@ static int verbs_poll(struct transport_ep *base, struct transport_event *ret_eve
 	scan(ep, &s);
 	if (s.count == 0 && timeout_ns > 0) {
 		deadline_ns = transport_deadline(now_ns, timeout_ns);
-		poll_ns = transport_spin_ns(base, now_ns, timeout_ns);
+		poll_ns = transport_spin_ns(base, timeout_ns);
 		if (poll_ns == 0 || !spin(ep, &s, transport_deadline(now_ns, poll_ns)))
 			sleep_until(ep, &s, deadline_ns);
+		transport_waited(base, now_ns);
 	}
 	if (sleep_check(&ep->woken) != 0)
 		sleep_take(&ep->woken);
-	if (s.count > 0)
-		base->last_event_ns = transport_now_ns();
 	return s.count;
 }
 
@@ -182,6 +181,7 @@ static void verbs_kill_lane(struct transport_ep *base, unsigned lane)
 const struct transport_ops transport_verbs_ops = {
 	.name = "verbs",
 	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
+	.poll_us = 50,
 	.in_place = true,
 	.accept = verbs_accept,
 	.connect = verbs_connect,
