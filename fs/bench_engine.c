@@ -7,6 +7,7 @@
 #include "fs/bench_engine.h"
 
 #include "common/clock.h"
+#include "fs/fuse_metrics.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,13 +16,15 @@
 struct bench_engine {
 	const struct options *opt;
 	struct node *node;
+	struct fs_metrics metrics; /* what the tuner looks at */
 	uint64_t timeout_ns;
 };
 
 struct engine_op {
 	struct op op; /* first */
-	struct slab *slab;
+	struct bench_engine *engine;
 	struct bench_caller *caller;
+	uint64_t queued_ns;
 	struct value_ref refs[OP_DATA_IOV_MAX];
 	unsigned ref_count;
 	uint8_t head[RECORD_HEADER_BYTES + 64 + BENCH_NAME_BYTES];
@@ -41,7 +44,10 @@ void bench_caller_destroy(struct bench_caller *c)
 static void engine_op_complete(struct op *op, int err)
 {
 	struct engine_op *o = (struct engine_op *)op;
+	struct fs_metrics *m = &o->engine->metrics;
 
+	metric_observe(m->commit_wait, clock_mono_ns() - o->queued_ns);
+	metric_observe(m->record_bytes, (uint64_t)op->head_len + op->data_len);
 	o->caller->err = err;
 	sem_post(&o->caller->answered);
 }
@@ -49,7 +55,7 @@ static void engine_op_complete(struct op *op, int err)
 static void engine_op_free(struct engine_op *o)
 {
 	for (unsigned i = 0; i < o->ref_count; i++)
-		value_ref_put(o->slab, &o->refs[i]);
+		value_ref_put(o->engine->node->slab, &o->refs[i]);
 	free(o);
 }
 
@@ -68,9 +74,10 @@ static struct engine_op *engine_op_new(struct bench_engine *e, struct bench_call
 		return NULL;
 	memset(&o->op, 0, sizeof(o->op));
 	o->op.ops = &ops;
-	o->op.deadline_ns = clock_mono_ns() + e->timeout_ns;
+	o->queued_ns = clock_mono_ns();
+	o->op.deadline_ns = o->queued_ns + e->timeout_ns;
 	o->op.head = o->head;
-	o->slab = e->node->slab;
+	o->engine = e;
 	o->caller = c;
 	o->ref_count = 0;
 	return o;
@@ -245,6 +252,8 @@ int bench_engine_open(const struct options *opt, const char *volume, struct benc
 	e->opt = opt;
 	e->timeout_ns = opt->timeout_s * NSEC_PER_SEC;
 	err = node_open(opt, volume, NULL, &e->node, why);
+	if (!err)
+		fs_metrics_init(&e->metrics, e->node->metrics);
 	if (!err)
 		err = node_start_primary(e->node, why);
 	if (err) {

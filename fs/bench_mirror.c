@@ -102,8 +102,9 @@ static bool mirror_listens(const char *volume, struct addr *a)
 {
 	json_t *request = json_pack("{s:s}", "cmd", "status"), *reply = NULL;
 	char ignored[NODE_WHY_BYTES];
-	int port = 0, err = control_call(volume, request, 5, &reply, NULL, ignored, sizeof(ignored));
+	int port = 0, err;
 
+	err = control_call(volume, request, 5, &reply, NULL, ignored, sizeof(ignored));
 	json_decref(request);
 	if (err)
 		return false;

@@ -26,7 +26,7 @@
 struct plot {
 	FILE *f;
 	const struct bench_results *r;
-	unsigned settings;
+	unsigned settings; /* how many are measured */
 };
 
 /* A panel: where its area lies, and what it shows. */
@@ -141,8 +141,12 @@ static void plot_groups(struct plot *p, const struct panel *a)
 		double x = a->x + group * v + group * 0.1;
 
 		for (unsigned k = 0; k < kinds; k++) {
-			for (unsigned s = 0; s < p->settings; s++, x += width)
+			for (unsigned s = 0; bench_setting_at(s); s++) {
+				if (!bench_measures(p->r->cfg, s))
+					continue;
 				plot_bar(p, a, &a->cells[k * values + v], s, x, width * 0.92);
+				x += width;
+			}
 		}
 		plot_text(p, a->x + group * (v + 0.5), a->y + a->height + 16, "middle", 11,
 			  units_format_size(p->r->cfg->values[v], text));
@@ -164,7 +168,7 @@ static void plot_panel(struct plot *p, unsigned index)
 
 	a.cells = p->r->cells + (size_t)index * a.count;
 	for (unsigned i = 0; i < a.count; i++) {
-		for (unsigned s = 0; s < p->settings; s++)
+		for (unsigned s = 0; bench_setting_at(s); s++)
 			most = fmax(most, BENCH_SPREAD(p->r, &a.cells[i], s, ops).high);
 	}
 	a.top = plot_round_up(most * 1.08);
@@ -184,7 +188,9 @@ static void plot_legend(struct plot *p)
 	for (unsigned k = 0; k < kinds; k++) {
 		const struct bench_cell *c = &p->r->cells[k * values];
 
-		for (unsigned s = 0; s < p->settings; s++) {
+		for (unsigned s = 0; bench_setting_at(s); s++) {
+			if (!bench_measures(p->r->cfg, s))
+				continue;
 			snprintf(text, sizeof(text), "%s%s, %s", bench_transport_name(c->kind),
 				 c->emulated ? " (emulated)" : "", bench_setting_at(s)->name);
 			plot_rect(p, x, 56, 12, 12, plot_colour(c->kind, s));
@@ -235,8 +241,8 @@ int bench_plot_write(const struct bench_results *r, const char *path)
 
 	if (!p.f)
 		return -errno;
-	while (bench_setting_at(p.settings))
-		p.settings++;
+	for (unsigned i = 0; bench_setting_at(i); i++)
+		p.settings += bench_measures(r->cfg, i);
 	plot_all(&p);
 	err = fflush(p.f) != 0 || ferror(p.f) ? -errno : 0;
 	if (fclose(p.f) != 0 && !err)

@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "common/diag.h"
 #include "fs/cmd.h"
+#include "fs/node_tuner.h"
 #include "replication/transport_verbs.h"
 
 #include <dirent.h>
@@ -15,10 +16,14 @@
 #include <unistd.h>
 
 static const struct bench_setting replication_settings[] = {
-	{ "static", NULL, NULL },
+	[BENCH_STATIC] = { "static", OPTIONS_TUNER_OFF },
+	[BENCH_TUNED] = { "tuned", OPTIONS_TUNER_ON },
 };
-static_assert(sizeof(replication_settings) / sizeof(replication_settings[0]) <= BENCH_SETTINGS_MAX,
+static_assert(sizeof(replication_settings) / sizeof(replication_settings[0]) == BENCH_SETTINGS_MAX,
 	      "settings of a cell");
+
+/* Shorter than a mount's, so that the tuner is done learning while one waits. */
+#define REPLICATION_WINDOW_NS (NSEC_PER_SEC / 4)
 
 const struct bench_setting *bench_setting_at(unsigned i)
 {
@@ -77,13 +82,14 @@ struct replication {
 };
 
 static int replication_primary_options(struct replication *r, const struct bench_site *site,
-				       struct options *ret_opt)
+				       unsigned setting, struct options *ret_opt)
 {
 	int err = 0;
 
 	options_init(ret_opt, OPTIONS_MOUNT);
 	ret_opt->protocol = (unsigned)r->cfg->protocol;
 	ret_opt->min_mirrors = r->cfg->mirrors;
+	ret_opt->tuner = bench_setting_at(setting)->tuner;
 	if (r->cfg->options)
 		err = options_set_list(ret_opt, r->cfg->options, OPTIONS_COMMAND, r->why);
 	for (unsigned i = 0; i < site->mirror_count; i++)
@@ -119,7 +125,7 @@ static int replication_run(struct replication *r, struct bench_engine *e, struct
 	cfg.threads = c->clients;
 	cfg.seed += (uint64_t)(run + 1);
 	if (run < 0)
-		cfg.seconds = r->cfg->warm_up_s;
+		cfg.seconds = setting == BENCH_TUNED ? r->cfg->settle_s : r->cfg->warm_up_s;
 	if (!err)
 		err = bench_clients_run(e, &cfg, keys, replication_pause, &r->signals, result);
 	if (!err && run >= 0)
@@ -128,10 +134,21 @@ static int replication_run(struct replication *r, struct bench_engine *e, struct
 	return err;
 }
 
+/* Without a model from before, so that each cell begins alike. */
+static int replication_start_tuner(struct replication *r, struct node *n)
+{
+	struct node_tuner_config cfg;
+
+	node_tuner_config_init(n, &cfg);
+	cfg.window_ns = REPLICATION_WINDOW_NS;
+	cfg.keep_model = false;
+	return node_tuner_start(n, &cfg, r->why, sizeof(r->why));
+}
+
 static int replication_runs(struct replication *r, struct bench_engine *e, struct bench_cell *c,
 			    unsigned setting)
 {
-	const struct bench_setting *s = bench_setting_at(setting);
+	struct node *n = bench_engine_node(e);
 	struct bench_config cfg = r->cfg->each;
 	struct bench_keys *keys = calloc(1, sizeof(*keys));
 	int err = keys ? 0 : -ENOMEM;
@@ -141,12 +158,11 @@ static int replication_runs(struct replication *r, struct bench_engine *e, struc
 		err = bench_clients_prepare(e, &cfg, replication_pause, &r->signals);
 	if (!err)
 		bench_keys_init(keys, c->load, cfg.keys, c->clients);
-	if (!err && s->start)
-		err = s->start(bench_engine_node(e), r->why);
+	if (!err && bench_setting_at(setting)->tuner == OPTIONS_TUNER_ON)
+		err = replication_start_tuner(r, n);
 	for (int run = -1; !err && run < (int)r->cfg->runs; run++)
 		err = replication_run(r, e, c, setting, run, keys);
-	if (keys && s->stop)
-		s->stop(bench_engine_node(e));
+	node_tuner_stop(n);
 	free(keys);
 	return err;
 }
@@ -168,7 +184,7 @@ static int replication_cell(struct replication *r, struct bench_cell *c, unsigne
 	bench_site_volume(&site, "primary", volume);
 	err = bench_site_start_mirrors(&site, c->kind, r->cfg->options, &pause, r->why);
 	if (!err)
-		err = replication_primary_options(r, &site, &opt);
+		err = replication_primary_options(r, &site, setting, &opt);
 	if (!err)
 		err = bench_engine_open(&opt, volume, &e, r->why);
 	if (!err)
@@ -200,6 +216,8 @@ static int replication_measure(struct replication *r, struct bench_cell *c)
 	int err = 0;
 
 	for (unsigned i = 0; !err && bench_setting_at(i); i++) {
+		if (!bench_measures(r->cfg, i))
+			continue;
 		replication_progress(c, i);
 		err = replication_cell(r, c, i);
 		errors += c->errors[i];

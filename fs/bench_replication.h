@@ -26,7 +26,8 @@ struct bench_replication {
 	unsigned value_count;
 	unsigned mirrors, runs;
 	enum commit_protocol protocol;
-	double warm_up_s;
+	double warm_up_s, settle_s; /* settle_s: in place of warm_up_s, for the tuner */
+	unsigned settings;         /* mask by index of bench_setting_at */
 	const char *options;       /* of primary and mirrors, as after -o; NULL: none */
 	struct bench_config each;  /* keys, threads, seconds, seed of a run */
 	const char *plot;          /* NULL: none */
@@ -36,12 +37,16 @@ struct bench_replication {
 /* Who sets lanes, polling and so on while a cell runs. */
 struct bench_setting {
 	const char *name;
-	/* NULL: nobody, they stay as they were given */
-	int (*start)(struct node *n, char why[NODE_WHY_BYTES]);
-	void (*stop)(struct node *n);
+	enum options_tuner tuner; /* off: they stay as they were given */
 };
 #define BENCH_SETTINGS_MAX 2
+#define BENCH_STATIC 0
+#define BENCH_TUNED 1
 const struct bench_setting *bench_setting_at(unsigned i); /* NULL: past the last */
+static inline bool bench_measures(const struct bench_replication *cfg, unsigned setting)
+{
+	return cfg->settings & 1U << setting;
+}
 
 /* One run's figures. */
 struct bench_run {

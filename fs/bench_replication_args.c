@@ -8,6 +8,7 @@
 #include "fs/cmd.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,29 +63,45 @@ static int args_add_value(struct bench_replication *cfg, const char *text)
 	return 0;
 }
 
+static int args_add_setting(struct bench_replication *cfg, const char *name)
+{
+	for (unsigned i = 0; bench_setting_at(i); i++) {
+		if (strcmp(name, bench_setting_at(i)->name) != 0)
+			continue;
+		cfg->settings |= 1U << i;
+		return 0;
+	}
+	return args_bad("--settings", name, "give a list of static and tuned");
+}
+
+/* A list replaces the one before it. */
+static const struct {
+	const char *option;
+	int (*add)(struct bench_replication *cfg, const char *item);
+	size_t count_offset;
+} args_lists[] = {
+	{ "--transport", args_add_transport, offsetof(struct bench_replication, transport_count) },
+	{ "--load", args_add_load, offsetof(struct bench_replication, load_count) },
+	{ "--value", args_add_value, offsetof(struct bench_replication, value_count) },
+	{ "--settings", args_add_setting, offsetof(struct bench_replication, settings) },
+};
+
 int bench_replication_set_list(struct bench_replication *cfg, const char *option, const char *value)
 {
-	int (*add)(struct bench_replication *cfg, const char *item);
 	char *list = strdup(value), *save = NULL, *item;
+	unsigned none = 0, which = 0;
 	int rc = 0;
 
 	if (!list)
 		return args_bad(option, value, strerror(ENOMEM));
-	if (strcmp(option, "--transport") == 0) {
-		add = args_add_transport;
-		cfg->transport_count = 0;
-	} else if (strcmp(option, "--load") == 0) {
-		add = args_add_load;
-		cfg->load_count = 0;
-	} else {
-		add = args_add_value;
-		cfg->value_count = 0;
-	}
+	while (strcmp(option, args_lists[which].option) != 0)
+		which++;
+	memcpy((char *)cfg + args_lists[which].count_offset, &none, sizeof(none));
 	item = strtok_r(list, ",", &save);
 	if (!item)
 		rc = args_bad(option, "''", "the list is empty");
 	for (; item && !rc; item = strtok_r(NULL, ",", &save))
-		rc = add(cfg, item);
+		rc = args_lists[which].add(cfg, item);
 	free(list);
 	return rc;
 }
@@ -96,10 +113,12 @@ void bench_replication_defaults(struct bench_replication *cfg)
 	cfg->mirrors = 1;
 	cfg->runs = 3;
 	cfg->warm_up_s = 1;
+	cfg->settle_s = 15;
 	cfg->protocol = COMMIT_PROTOCOL_B;
 	(void)bench_replication_set_list(cfg, "--transport", "tcp,shm,verbs");
 	(void)bench_replication_set_list(cfg, "--load", "a,b,c,d,f,closed");
 	(void)bench_replication_set_list(cfg, "--value", "1K,4K,16K");
+	(void)bench_replication_set_list(cfg, "--settings", "static,tuned");
 }
 
 /* What both a primary and a mirror know, and neither has from elsewhere. */

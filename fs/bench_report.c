@@ -51,18 +51,28 @@ bool bench_ratio(const struct bench_results *r, const struct bench_load *load, u
 {
 	const struct bench_cell *shm = report_find(r, ADDR_SHM, load, value_bytes);
 	const struct bench_cell *tcp = report_find(r, ADDR_TCP, load, value_bytes);
-	double bar = 0;
+	double shm_ops, tcp_ops, bar = 0;
 
-	if (!shm || !tcp || BENCH_SPREAD(r, tcp, 0, ops).median <= 0)
+	if (!shm || !tcp || !bench_measures(r->cfg, BENCH_STATIC))
+		return false;
+	shm_ops = BENCH_SPREAD(r, shm, BENCH_STATIC, ops).median;
+	tcp_ops = BENCH_SPREAD(r, tcp, BENCH_STATIC, ops).median;
+	if (tcp_ops <= 0)
 		return false;
 	for (size_t i = 0; i < sizeof(report_bars) / sizeof(report_bars[0]); i++) {
-		if (report_bars[i].value_bytes == value_bytes && load == bench_load_find("closed") &&
-		    r->cfg->mirrors == 1 && r->cfg->protocol == COMMIT_PROTOCOL_B)
+		if (report_bars[i].value_bytes == value_bytes &&
+		    load == bench_load_find("closed") && r->cfg->mirrors == 1 &&
+		    r->cfg->protocol == COMMIT_PROTOCOL_B)
 			bar = report_bars[i].bar;
 	}
-	*ret_ratio = BENCH_SPREAD(r, shm, 0, ops).median / BENCH_SPREAD(r, tcp, 0, ops).median;
+	*ret_ratio = shm_ops / tcp_ops;
 	*ret_bar = bar;
 	return true;
+}
+
+static bool report_compares(const struct bench_results *r)
+{
+	return bench_measures(r->cfg, BENCH_STATIC) && bench_measures(r->cfg, BENCH_TUNED);
 }
 
 static void report_heading(const struct bench_results *r, const struct bench_cell *c)
@@ -72,13 +82,17 @@ static void report_heading(const struct bench_results *r, const struct bench_cel
 	       r->cfg->mirrors, r->cfg->mirrors == 1 ? "" : "s", "ABC"[r->cfg->protocol],
 	       r->cfg->runs, r->cfg->runs == 1 ? "" : "s", r->cfg->each.seconds);
 	printf("%-20s", "");
-	for (unsigned i = 0; bench_setting_at(i); i++)
-		printf(" | %-46s", bench_setting_at(i)->name);
+	for (unsigned i = 0; bench_setting_at(i); i++) {
+		if (bench_measures(r->cfg, i))
+			printf(" | %-46s", bench_setting_at(i)->name);
+	}
 	printf("\n%-9s %10s", "transport", "value");
-	for (unsigned i = 0; bench_setting_at(i); i++)
-		printf(" | %9s %6s %9s %9s %9s", "ops/s", "spread", "mean us", "p99 us",
-		       "p99.9 us");
-	printf(bench_setting_at(1) ? " | tuned/static\n" : "\n");
+	for (unsigned i = 0; bench_setting_at(i); i++) {
+		if (bench_measures(r->cfg, i))
+			printf(" | %9s %6s %9s %9s %9s", "ops/s", "spread", "mean us", "p99 us",
+			       "p99.9 us");
+	}
+	printf(report_compares(r) ? " | tuned/static\n" : "\n");
 }
 
 static void report_row(const struct bench_results *r, const struct bench_cell *c)
@@ -90,14 +104,16 @@ static void report_row(const struct bench_results *r, const struct bench_cell *c
 	for (unsigned i = 0; bench_setting_at(i); i++) {
 		struct bench_spread ops = BENCH_SPREAD(r, c, i, ops);
 
+		if (!bench_measures(r->cfg, i))
+			continue;
 		printf(" | %9.0f %4.0f %% %9.1f %9.1f %9.1f", ops.median,
 		       ops.median > 0 ? 100 * (ops.high - ops.low) / ops.median : 0,
 		       BENCH_SPREAD(r, c, i, mean_us).median, BENCH_SPREAD(r, c, i, p99_us).median,
 		       BENCH_SPREAD(r, c, i, p999_us).median);
 	}
-	if (bench_setting_at(1) && BENCH_SPREAD(r, c, 0, ops).median > 0)
-		printf(" | %.2f", BENCH_SPREAD(r, c, 1, ops).median /
-				      BENCH_SPREAD(r, c, 0, ops).median);
+	if (report_compares(r) && BENCH_SPREAD(r, c, BENCH_STATIC, ops).median > 0)
+		printf(" | %.2f", BENCH_SPREAD(r, c, BENCH_TUNED, ops).median /
+				      BENCH_SPREAD(r, c, BENCH_STATIC, ops).median);
 	putchar('\n');
 }
 
@@ -111,7 +127,8 @@ void bench_report_table(const struct bench_results *r, unsigned first, unsigned 
 		emulated |= r->cells[i].emulated;
 	}
 	if (emulated)
-		printf("* %s is an emulated RDMA device: it shows function, not speed\n", r->device);
+		printf("* %s is an emulated RDMA device: it shows function, not speed\n",
+		       r->device);
 	putchar('\n');
 	fflush(stdout);
 }
@@ -128,7 +145,7 @@ void bench_report_ratios(const struct bench_results *r)
 
 			if (!bench_ratio(r, load, bytes, &ratio, &bar))
 				continue;
-			printf("shm to tcp, %s, %s: %.2f", load->name,
+			printf("shm to tcp, %s, %s, static: %.2f", load->name,
 			       units_format_size(bytes, value), ratio);
 			if (bar > 0)
 				printf(" (to be at least %g: %s)", bar,
@@ -147,12 +164,15 @@ static void report_json_cell(const struct bench_results *r, const struct bench_c
 			     json_t *rows)
 {
 	for (unsigned i = 0; bench_setting_at(i); i++) {
-		json_t *row = json_pack(
-		    "{s:s, s:b, s:s, s:I, s:i, s:s, s:I}", "transport",
-		    bench_transport_name(c->kind), "emulated", c->emulated, "load", c->load->name,
-		    "value_bytes", (json_int_t)c->value_bytes, "clients", (int)c->clients,
-		    "settings", bench_setting_at(i)->name, "errors", (json_int_t)c->errors[i]);
+		json_t *row;
 
+		if (!bench_measures(r->cfg, i))
+			continue;
+		row = json_pack("{s:s, s:b, s:s, s:I, s:i, s:s, s:I}", "transport",
+				bench_transport_name(c->kind), "emulated", c->emulated, "load",
+				c->load->name, "value_bytes", (json_int_t)c->value_bytes, "clients",
+				(int)c->clients, "settings", bench_setting_at(i)->name, "errors",
+				(json_int_t)c->errors[i]);
 		json_object_set_new(row, "operations_per_second",
 				    report_json_spread(BENCH_SPREAD(r, c, i, ops)));
 		json_object_set_new(row, "mean_us",
@@ -195,10 +215,11 @@ void bench_report_json(const struct bench_results *r)
 				      json_pack("{s:s, s:s}", "transport",
 						bench_transport_name(r->left_out[i].kind), "why",
 						r->left_out[i].why));
-	all = json_pack("{s:i, s:s, s:i, s:f, s:f, s:I, s:o, s:o, s:o}", "mirrors",
+	all = json_pack("{s:i, s:s, s:i, s:f, s:f, s:f, s:I, s:o, s:o, s:o}", "mirrors",
 			(int)r->cfg->mirrors, "protocol", protocol, "runs", (int)r->cfg->runs,
 			"seconds", r->cfg->each.seconds, "warm_up_seconds", r->cfg->warm_up_s,
-			"keys", (json_int_t)r->cfg->each.keys, "rows", rows, "ratios",
+			"settle_seconds", r->cfg->settle_s, "keys",
+			(json_int_t)r->cfg->each.keys, "rows", rows, "ratios",
 			report_json_ratios(r), "left_out", left_out);
 	if (r->device[0])
 		json_object_set_new(all, "emulated_device", json_string(r->device));

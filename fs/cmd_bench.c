@@ -31,8 +31,10 @@ static void bench_usage(FILE *out)
 		"usage: kvfs bench --dir DIR [--load LOAD[,LOAD...]] [--value SIZE] [--keys N]\n"
 		"                  [--threads N] [--seconds S] [--file-size SIZE] [--seed N] "
 		"[--json]\n"
-		"       kvfs bench --replication [--transport LIST] [--mirrors N] [--protocol P]\n"
-		"                  [--runs N] [--warm-up S] [--plot FILE] [-o OPTIONS] [...]\n"
+		"       kvfs bench --replication [--transport LIST] [--settings LIST]\n"
+		"                  [--mirrors N] [--protocol P] [--runs N] [--warm-up S] "
+		"[--settle S]\n"
+		"                  [--plot FILE] [-o OPTIONS] [...]\n"
 		"\nRuns whole-file operations in DIR/kvfs-bench and reports rate and latency; or, "
 		"with\n--replication, the engine without FUSE, with mirrors, on volumes that it "
 		"makes below DIR.\n"
@@ -48,10 +50,12 @@ static void bench_usage(FILE *out)
 		"\nOf the replication:\n"
 		"  --replication     measure replication\n"
 		"  --transport LIST  of tcp, shm and verbs (tcp,shm,verbs)\n"
+		"  --settings LIST   of static and tuned (static,tuned)\n"
 		"  --mirrors N       1 or 2 (1)\n"
 		"  --protocol P      A, B or C (B)\n"
 		"  --runs N          of each, after the warm-up (3)\n"
 		"  --warm-up S       seconds (1)\n"
+		"  --settle S        in its place for tuned: what the tuner has to learn (15)\n"
 		"  --plot FILE       write a figure, as SVG\n"
 		"  -o OPTIONS        of primary and mirrors alike, such as lanes=4,poll_us=50\n"
 		"\nLoads:\n");
@@ -105,6 +109,10 @@ static int bench_set_replication(struct bench_replication *r, int opt, const cha
 		return 0;
 	case 'r':
 		return bench_set_unsigned("--runs", value, BENCH_RUNS_MAX, &r->runs);
+	case 'e':
+		return bench_replication_set_list(r, "--settings", value);
+	case 'W':
+		return bench_set_seconds("--settle", value, &r->settle_s);
 	case 'w':
 		return bench_set_seconds("--warm-up", value, &r->warm_up_s);
 	case 'P':
@@ -303,6 +311,8 @@ static const struct option bench_options[] = {
 	{ "protocol", required_argument, NULL, 'p' },
 	{ "runs", required_argument, NULL, 'r' },
 	{ "warm-up", required_argument, NULL, 'w' },
+	{ "settings", required_argument, NULL, 'e' },
+	{ "settle", required_argument, NULL, 'W' },
 	{ "plot", required_argument, NULL, 'P' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -322,7 +332,7 @@ int cmd_bench(int argc, char **argv)
 			bench_usage(stdout);
 			return CMD_OK;
 		}
-		if (strchr("TmprwPo", opt))
+		if (strchr("TmprwWePo", opt))
 			a.only_replication = opt == 'o' ? "-o" : argv[optind - 1];
 		rc = bench_set(&a, opt, optarg);
 		if (rc)

@@ -29,15 +29,17 @@ nothing_left()
 
 # The figures, as JSON and as a figure.
 expect 0 bench --transport tcp,shm --load closed,d --value 1K,4K --runs 2 --seconds 0.25 \
-	--warm-up 0.05 --keys 100 --json --plot "$tmp/plot.svg"
+	--warm-up 0.05 --settle 0.6 --keys 100 --json --plot "$tmp/plot.svg"
 [ ! -s "$tmp/err" ] || fail "it complains: $(cat "$tmp/err")"
 "$python" - "$tmp/out" "$tmp/plot.svg" <<'END' || fail "$(cat "$tmp/out")"
 import json, sys, xml.dom.minidom
 o = json.load(open(sys.argv[1]))
 assert o["mirrors"] == 1 and o["protocol"] == "B" and o["runs"] == 2 and not o["left_out"], o
-static = [r for r in o["rows"] if r["settings"] == "static"]
 want = {(t, l, v) for t in ("tcp", "shm") for l in ("closed", "d") for v in (1024, 4096)}
-assert {(r["transport"], r["load"], r["value_bytes"]) for r in static} == want, static
+for settings in ("static", "tuned"):
+    got = [r for r in o["rows"] if r["settings"] == settings]
+    assert len(got) == len(want), got
+    assert {(r["transport"], r["load"], r["value_bytes"]) for r in got} == want, got
 for r in o["rows"]:
     assert r["errors"] == 0 and r["emulated"] is False, r
     assert r["clients"] == (1 if r["load"] == "closed" else 2), r
@@ -56,7 +58,7 @@ nothing_left
 
 # The table, two mirrors, protocol C.
 expect 0 bench --transport shm --load closed --value 4K --runs 1 --seconds 0.2 --warm-up 0.05 \
-	--keys 10 --mirrors 2 --protocol C -o lanes=1,poll_us=20
+	--keys 10 --mirrors 2 --protocol C --settings static -o lanes=1,poll_us=20
 in_out '1 client, 2 mirrors, protocol C'
 grep -Eq '^shm +4.00 KiB \| +[1-9][0-9]* ' "$tmp/out" || fail "no row: $(cat "$tmp/out")"
 nothing_left
@@ -97,6 +99,8 @@ refused '--value 2M' --value 1K,2M
 refused '--value 0' --value 0
 refused '--mirrors 3' --mirrors 3
 refused '--protocol D' --protocol D
+refused '--settings other' --settings static,other
+refused '--settle 0' --settle 0
 refused '--runs 0' --runs 0
 refused '--runs 100' --runs 100
 refused '--warm-up -1' --warm-up -1
