@@ -21,7 +21,7 @@ static const struct bench_load bench_loads[] = {
 	  { [BENCH_SCAN] = 95, [BENCH_CREATE] = 5 }, BENCH_ZIPFIAN, false, 0 },
 	{ "f", "YCSB F: 50 % get, 50 % read-modify-write", { [BENCH_GET] = 50, [BENCH_RMW] = 50 },
 	  BENCH_ZIPFIAN, false, 0 },
-	{ "closed", "put by one client, the next when the last is acknowledged",
+	{ "closed", "put by one client, one at a time",
 	  { [BENCH_PUT] = 100 }, BENCH_UNIFORM, false, 1 },
 	{ "append", "append a value to a key", { [BENCH_APPEND] = 100 }, BENCH_UNIFORM, false, 0 },
 	{ "create", "make new keys", { [BENCH_CREATE] = 100 }, BENCH_UNIFORM, false, 0 },

@@ -22,6 +22,7 @@
 #define PANEL_BOTTOM 34.0 /* sizes */
 #define PLOT_HEAD 84.0    /* title and legend */
 #define PLOT_TICKS 4U
+#define PLOT_BAR_NARROW 24.0 /* its figure doesn't fit above it */
 
 struct plot {
 	FILE *f;
@@ -48,17 +49,31 @@ static const char *plot_colour(enum addr_kind kind, unsigned setting)
 	return colours[kind][setting];
 }
 
-static void plot_text(struct plot *p, double x, double y, const char *anchor, int size,
-		      const char *text)
+static void plot_escaped(struct plot *p, const char *text)
 {
-	fprintf(p->f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">", x, y,
-		anchor, size);
 	for (; *text; text++) {
 		if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
 			fprintf(p->f, "&#%d;", *text);
 		else
 			fputc((unsigned char)*text < 0x20 ? ' ' : *text, p->f);
 	}
+}
+
+static void plot_text(struct plot *p, double x, double y, const char *anchor, int size,
+		      const char *text)
+{
+	fprintf(p->f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">", x, y,
+		anchor, size);
+	plot_escaped(p, text);
+	fputs("</text>\n", p->f);
+}
+
+/* Upwards from there. */
+static void plot_text_up(struct plot *p, double x, double y, int size, const char *text)
+{
+	fprintf(p->f, "<text transform=\"translate(%.1f %.1f) rotate(-90)\" font-size=\"%d\">", x,
+		y, size);
+	plot_escaped(p, text);
 	fputs("</text>\n", p->f);
 }
 
@@ -127,7 +142,10 @@ static void plot_bar(struct plot *p, const struct panel *a, const struct bench_c
 		  plot_colour(c->kind, setting));
 	plot_line(p, middle, base - s.low * scale, middle, base - s.high * scale, "#333333");
 	plot_rate(s.median, text);
-	plot_text(p, middle, base - s.high * scale - 4, "middle", 9, text);
+	if (width < PLOT_BAR_NARROW)
+		plot_text_up(p, middle + 3, base - s.high * scale - 4, 9, text);
+	else
+		plot_text(p, middle, base - s.high * scale - 4, "middle", 9, text);
 }
 
 /* The cells of one size are values apart: transport by transport, each with all sizes. */
@@ -171,7 +189,7 @@ static void plot_panel(struct plot *p, unsigned index)
 		for (unsigned s = 0; bench_setting_at(s); s++)
 			most = fmax(most, BENCH_SPREAD(p->r, &a.cells[i], s, ops).high);
 	}
-	a.top = plot_round_up(most * 1.08);
+	a.top = plot_round_up(most * 1.12);
 	snprintf(title, sizeof(title), "%s: %s", load->name, load->what);
 	plot_text(p, a.x, a.y - 14, "start", 13, title);
 	plot_axes(p, &a);

@@ -3,8 +3,8 @@
  * Benchmark of the transports, not run by make check: round trip of a 1 KiB write-with-immediate to
  * its acknowledgement, no FUSE and no log, one process each side, spinning and sleeping, beside
  * what the machine itself can do (raw socket ping-pong, two spinning processes); and the rate of
- * 4 KiB messages in lists of 32. The figures of verbs are for comparing with those of ib_write_lat and
- * ib_write_bw on the same device.
+ * 4 KiB messages in lists of 32. The figures of verbs are for comparing with those of ib_write_lat
+ * and ib_write_bw on the same device.
  *
  *   bench_transport [--transport tcp,shm,verbs] [--seconds S] [--rounds N] [--device NAME]
  *                   [--check]
