@@ -10,6 +10,9 @@
 #include <string.h>
 
 #define CLIENTS_PREPARE_STEP 64 /* keys between two looks whether all is to end */
+/* Once round the mirrors' ring of 64 MiB and more: the first touch of a page takes microseconds. */
+#define CLIENTS_TOUCH_RECORDS 80
+#define CLIENTS_TOUCH_KEY 999999999ULL /* none of a load's */
 
 struct clients {
 	struct bench_engine *engine;
@@ -146,6 +149,19 @@ static void client_collect(const struct client *c, struct bench_result *r)
 	histogram_merge(&r->latency, &c->result.latency);
 }
 
+/* Large records, so that the memory between the nodes has been touched before the runs. */
+static int clients_touch(struct bench_engine *e, struct bench_caller *caller)
+{
+	void *buf = calloc(1, RECORD_DATA_MAX);
+	int err = buf ? bench_engine_create(e, caller, CLIENTS_TOUCH_KEY, buf, RECORD_DATA_MAX)
+		      : -ENOMEM;
+
+	for (unsigned i = 1; !err && i < CLIENTS_TOUCH_RECORDS; i++)
+		err = bench_engine_put(e, caller, CLIENTS_TOUCH_KEY, buf, RECORD_DATA_MAX);
+	free(buf);
+	return err;
+}
+
 int bench_clients_prepare(struct bench_engine *e, const struct bench_config *cfg,
 			  int (*sleep)(void *ctx, double seconds), void *ctx)
 {
@@ -153,6 +169,8 @@ int bench_clients_prepare(struct bench_engine *e, const struct bench_config *cfg
 	struct client *c = calloc(1, sizeof(*c));
 	int err = c ? client_init(c, &all, 0) : -ENOMEM;
 
+	if (!err)
+		err = clients_touch(e, &c->caller);
 	for (uint64_t key = 0; !err && key < cfg->keys; key++) {
 		err = bench_engine_create(e, &c->caller, key, c->buf, cfg->value_bytes);
 		if (!err && key % CLIENTS_PREPARE_STEP == 0)

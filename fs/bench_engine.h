@@ -48,9 +48,9 @@ int bench_engine_get(struct bench_engine *e, uint64_t key, void *buf, size_t cap
 		     uint64_t *ret_bytes);
 
 /*
- * Clients: threads that run cfg's load on e for cfg->seconds (cfg->dir is not used). sleep waits so
- * long and returns early, not 0, when all is to end. 0 or -errno of the start; errors of operations
- * are counted.
+ * prepare makes cfg's keys, and touches all memory between the nodes once. run has threads run
+ * cfg's load on e for cfg->seconds (cfg->dir is not used). sleep waits so long and returns early,
+ * not 0, when all is to end. 0 or -errno of the start; errors of operations are counted.
  */
 int bench_clients_prepare(struct bench_engine *e, const struct bench_config *cfg,
 			  int (*sleep)(void *ctx, double seconds), void *ctx);

@@ -90,7 +90,8 @@ static void mirror_say(const struct mirror_command *c, int status, char *why)
 	if (f)
 		fclose(f);
 	if (line[0])
-		snprintf(why, NODE_WHY_BYTES, "a mirror ended: %s", line);
+		snprintf(why, NODE_WHY_BYTES, "a mirror ended: %s",
+			 line + (strncmp(line, "kvfs: ", 6) == 0 ? 6 : 0));
 	else
 		snprintf(why, NODE_WHY_BYTES, "a mirror ended: %s %d",
 			 WIFSIGNALED(status) ? "signal" : "exit code",

@@ -156,6 +156,9 @@ static int replication_runs(struct replication *r, struct bench_engine *e, struc
 	cfg.value_bytes = c->value_bytes;
 	if (!err)
 		err = bench_clients_prepare(e, &cfg, replication_pause, &r->signals);
+	if (err == -ENOSPC)
+		snprintf(r->why, sizeof(r->why),
+			 "the keys don't fit the arena: give fewer --keys or a larger -o arena=");
 	if (!err)
 		bench_keys_init(keys, c->load, cfg.keys, c->clients);
 	if (!err && bench_setting_at(setting)->tuner == OPTIONS_TUNER_ON)
