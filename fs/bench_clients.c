@@ -118,12 +118,13 @@ static int client_do(struct client *c, enum bench_op op)
 	}
 }
 
+/* At least one operation, however short the run and busy the machine. */
 static void *client_main(void *arg)
 {
 	struct client *c = arg;
 	struct bench_result *r = &c->result;
 
-	while (!atomic_load_explicit(&c->all->stop, memory_order_relaxed)) {
+	do {
 		enum bench_op op = bench_choose_op(c->all->keys, &c->random);
 		uint64_t began = clock_mono_ns();
 		int err = client_do(c, op);
@@ -135,7 +136,7 @@ static void *client_main(void *arg)
 		r->errors++;
 		if (!r->first_errno)
 			r->first_errno = -err;
-	}
+	} while (!atomic_load_explicit(&c->all->stop, memory_order_relaxed));
 	return NULL;
 }
 
