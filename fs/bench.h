@@ -22,6 +22,7 @@ struct bench_load {
 	enum { BENCH_UNIFORM, BENCH_ZIPFIAN, BENCH_LATEST } keys;
 	/* one large file, written or read in io_bytes pieces; percent is not used */
 	bool sequential;
+	unsigned clients_max; /* 0: any number */
 };
 
 struct bench_config {

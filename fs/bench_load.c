@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loads of kvfs bench and the threads that run them. Keys are files kvfs-bench/kNNNNNNNNN; a
- * put is
+ * Clients of kvfs bench that go through a directory. Keys are files kvfs-bench/kNNNNNNNNN; a put is
  * open(O_WRONLY|O_CREAT|O_TRUNC), write, close; a get is open, read, close; as shell tools do it.
  */
-#include "fs/bench.h"
+#include "fs/bench_keys.h"
 
 #include "common/clock.h"
 #include "common/io.h"
@@ -13,7 +12,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,98 +20,13 @@
 #include <unistd.h>
 
 #define BENCH_DIR "kvfs-bench"
-#define BENCH_SCAN_KEYS 20
 #define BENCH_IO_BYTES (1U << 20)
-#define BENCH_THREADS_MAX 256
-
-static const struct bench_load bench_loads[] = {
-	{ "get", "read whole keys", { [BENCH_GET] = 100 }, BENCH_UNIFORM, false },
-	{ "put", "replace whole keys", { [BENCH_PUT] = 100 }, BENCH_UNIFORM, false },
-	{ "a", "YCSB A: 50 % get, 50 % put", { [BENCH_GET] = 50, [BENCH_PUT] = 50 },
-	  BENCH_ZIPFIAN, false },
-	{ "b", "YCSB B: 95 % get, 5 % put", { [BENCH_GET] = 95, [BENCH_PUT] = 5 },
-	  BENCH_ZIPFIAN, false },
-	{ "c", "YCSB C: get", { [BENCH_GET] = 100 }, BENCH_ZIPFIAN, false },
-	{ "d", "YCSB D: 95 % get of the latest, 5 % create",
-	  { [BENCH_GET] = 95, [BENCH_CREATE] = 5 }, BENCH_LATEST, false },
-	{ "e", "YCSB E: 95 % scan of 20 keys, 5 % create",
-	  { [BENCH_SCAN] = 95, [BENCH_CREATE] = 5 }, BENCH_ZIPFIAN, false },
-	{ "f", "YCSB F: 50 % get, 50 % read-modify-write", { [BENCH_GET] = 50, [BENCH_RMW] = 50 },
-	  BENCH_ZIPFIAN, false },
-	{ "append", "append a value to a key", { [BENCH_APPEND] = 100 }, BENCH_UNIFORM, false },
-	{ "create", "make new keys", { [BENCH_CREATE] = 100 }, BENCH_UNIFORM, false },
-	{ "seqwrite", "write a file in 1 MiB pieces (each thread its share)", { 0 },
-	  BENCH_UNIFORM, true },
-};
-
-const struct bench_load *bench_load_at(unsigned i)
-{
-	return i < sizeof(bench_loads) / sizeof(bench_loads[0]) ? &bench_loads[i] : NULL;
-}
-
-const struct bench_load *bench_load_find(const char *name)
-{
-	const struct bench_load *l;
-
-	for (unsigned i = 0; (l = bench_load_at(i)); i++)
-		if (strcmp(l->name, name) == 0)
-			return l;
-	return NULL;
-}
-
-/* xorshift64*: fast, seedable, good enough to choose keys. */
-static uint64_t bench_random(uint64_t *state)
-{
-	*state ^= *state >> 12;
-	*state ^= *state << 25;
-	*state ^= *state >> 27;
-	return *state * 0x2545F4914F6CDD1DULL;
-}
-
-static double bench_random_unit(uint64_t *state)
-{
-	return (double)(bench_random(state) >> 11) * 0x1p-53;
-}
-
-/* Zipfian ranks by the rejection-free approximation of Gray et al., "Quickly generating
- * billion-record synthetic databases" (SIGMOD 1994), as YCSB uses. */
-struct bench_zipf {
-	double n, theta, zeta_n, alpha, eta;
-};
-
-static void bench_zipf_init(struct bench_zipf *z, uint64_t n)
-{
-	z->n = (double)n;
-	z->theta = 0.99;
-	z->zeta_n = 0;
-	for (uint64_t i = 1; i <= n; i++)
-		z->zeta_n += 1.0 / pow((double)i, z->theta);
-	z->alpha = 1.0 / (1.0 - z->theta);
-	z->eta = (1.0 - pow(2.0 / z->n, 1.0 - z->theta)) /
-		 (1.0 - (1.0 + pow(0.5, z->theta)) / z->zeta_n);
-}
-
-static uint64_t bench_zipf_rank(const struct bench_zipf *z, uint64_t *state)
-{
-	double u = bench_random_unit(state);
-	double uz = u * z->zeta_n;
-	uint64_t rank;
-
-	if (uz < 1.0)
-		return 0;
-	if (uz < 1.0 + pow(0.5, z->theta))
-		return 1;
-	rank = (uint64_t)(z->n * pow(z->eta * u - z->eta + 1.0, z->alpha));
-	return rank < (uint64_t)z->n ? rank : (uint64_t)z->n - 1;
-}
 
 struct bench_shared {
 	const struct bench_config *cfg;
-	struct bench_zipf zipf;
+	struct bench_keys keys;
 	int dirfd;
-	_Atomic uint64_t next_key; /* the key the next create takes */
 	_Atomic bool stop;
-	struct bench_worker *workers;
 };
 
 struct bench_worker {
@@ -121,49 +34,15 @@ struct bench_worker {
 	pthread_t thread;
 	unsigned index;
 	uint64_t random;
-	_Atomic uint64_t creating; /* the key it is making, UINT64_MAX: none */
 	char *buf;
 	uint64_t ops, errors, bytes;
 	int first_errno;
 	struct histogram latency;
 };
 
-static void bench_key_name(uint64_t key, char out[32])
-{
-	snprintf(out, 32, "k%09" PRIu64, key);
-}
-
-/* Keys below it all exist. seq_cst on both sides: a create announces its key before it takes the
- * number on. */
-static uint64_t bench_keys_made(struct bench_shared *s)
-{
-	uint64_t made = atomic_load(&s->next_key);
-
-	for (unsigned i = 0; i < s->cfg->threads; i++) {
-		uint64_t creating = atomic_load(&s->workers[i].creating);
-
-		if (creating < made)
-			made = creating;
-	}
-	return made;
-}
-
-static uint64_t bench_choose_key(struct bench_worker *w)
-{
-	struct bench_shared *s = w->shared;
-	uint64_t n = s->cfg->keys, rank;
-
-	if (s->cfg->load->keys == BENCH_UNIFORM)
-		return bench_random(&w->random) % n;
-	rank = bench_zipf_rank(&s->zipf, &w->random);
-	if (s->cfg->load->keys == BENCH_LATEST)
-		return bench_keys_made(s) - 1 - rank;
-	return (rank * 0x9E3779B97F4A7C15ULL) % n; /* the hot keys lie apart */
-}
-
 static int bench_write_key(struct bench_worker *w, uint64_t key, int flags)
 {
-	char name[32];
+	char name[BENCH_NAME_BYTES];
 	int fd, err;
 
 	bench_key_name(key, name);
@@ -180,7 +59,7 @@ static int bench_write_key(struct bench_worker *w, uint64_t key, int flags)
 
 static int bench_read_key(struct bench_worker *w, uint64_t key)
 {
-	char name[32];
+	char name[BENCH_NAME_BYTES];
 	int fd, err = 0;
 	ssize_t n;
 
@@ -211,18 +90,16 @@ static int bench_scan(struct bench_worker *w, uint64_t key)
 
 static int bench_create_key(struct bench_worker *w)
 {
-	int err;
+	struct bench_keys *keys = &w->shared->keys;
+	int err = bench_write_key(w, bench_create_begin(keys, w->index), O_EXCL);
 
-	/* below any number still to be taken, so that nobody reads the key before it is there */
-	atomic_store(&w->creating, atomic_load(&w->shared->next_key));
-	err = bench_write_key(w, atomic_fetch_add(&w->shared->next_key, 1), O_EXCL);
-	atomic_store(&w->creating, UINT64_MAX);
+	bench_create_end(keys, w->index);
 	return err;
 }
 
 static int bench_do(struct bench_worker *w, enum bench_op op)
 {
-	uint64_t key = bench_choose_key(w);
+	uint64_t key = bench_choose_key(&w->shared->keys, &w->random);
 	int err;
 
 	switch (op) {
@@ -243,18 +120,6 @@ static int bench_do(struct bench_worker *w, enum bench_op op)
 	}
 }
 
-static enum bench_op bench_choose_op(struct bench_worker *w)
-{
-	unsigned roll = (unsigned)(bench_random(&w->random) % 100), sum = 0;
-
-	for (int op = 0; op < BENCH_OPS; op++) {
-		sum += w->shared->cfg->load->percent[op];
-		if (roll < sum)
-			return op;
-	}
-	return BENCH_GET;
-}
-
 static void bench_count(struct bench_worker *w, int err, uint64_t began_ns)
 {
 	histogram_add(&w->latency, clock_mono_ns() - began_ns);
@@ -271,9 +136,10 @@ static void *bench_worker_keys(void *arg)
 	struct bench_worker *w = arg;
 
 	while (!atomic_load_explicit(&w->shared->stop, memory_order_relaxed)) {
+		enum bench_op op = bench_choose_op(&w->shared->keys, &w->random);
 		uint64_t began = clock_mono_ns();
 
-		bench_count(w, bench_do(w, bench_choose_op(w)), began);
+		bench_count(w, bench_do(w, op), began);
 	}
 	return NULL;
 }
@@ -330,13 +196,11 @@ static int bench_worker_init(struct bench_worker *w, struct bench_shared *s, uns
 		bytes = BENCH_IO_BYTES;
 	w->shared = s;
 	w->index = index;
-	atomic_store(&w->creating, UINT64_MAX);
-	w->random = s->cfg->seed * 0x9E3779B97F4A7C15ULL + index * 0xD1B54A32D192ED03ULL + 1;
+	w->random = bench_random_seed(s->cfg->seed, index);
 	w->buf = malloc(bytes);
 	if (!w->buf)
 		return -ENOMEM;
-	for (size_t i = 0; i < bytes; i++)
-		w->buf[i] = (char)bench_random(&w->random);
+	bench_random_fill(&w->random, w->buf, bytes);
 	return 0;
 }
 
@@ -411,10 +275,8 @@ int bench_run(const struct bench_config *cfg, struct bench_result *ret_result)
 	shared.dirfd = bench_open_dir(cfg, true);
 	if (shared.dirfd < 0)
 		return shared.dirfd;
-	atomic_store(&shared.next_key, cfg->keys);
-	bench_zipf_init(&shared.zipf, cfg->keys);
+	bench_keys_init(&shared.keys, cfg->load, cfg->keys, cfg->threads);
 	workers = calloc(cfg->threads, sizeof(*workers));
-	shared.workers = workers;
 	for (unsigned i = 0; workers && !err && i < cfg->threads; i++)
 		err = bench_worker_init(&workers[i], &shared, i);
 	if (!workers)

@@ -64,14 +64,14 @@ done
 # Bench: "--name ARG default" from "  --name ARG   text (default)" or "   default: …", and the
 # loads.
 "$KVFS" bench --help >"$tmp/text"
-sed -nE '/^Loads:/q; s/^  (--[a-z-]+( [A-Z]+)?)  +/\1|/p' "$tmp/text" |
-	sed -E 's/\|.*\(([^)]*)\)$/ \1/; s/\|default: / /; s/\|.*//' >"$tmp/help"
+sed -nE '/^Loads:/q; s/^  (--?[a-z-]+( [A-Z]+)?)  +/\1|/p' "$tmp/text" |
+	sed -E 's/\|.*\(([^)]*)\)$/ \1/; s/\|.*//' >"$tmp/help"
 awk '
 /^\.Ss/ { on = /^\.Ss BENCH/ }
 /^\.Sh/ { on = 0 }
 !on { next }
 /^\.It Fl / || /^\.El/ { if (name) print name (text ? " " text : ""); name = ""; text = "" }
-/^\.It Fl / { name = "-" $3 ($4 == "Ar" ? " " $5 : ""); sub(/\\-/, "-", name) }
+/^\.It Fl / { name = "-" $3 ($4 == "Ar" ? " " $5 : ""); gsub(/\\-/, "-", name) }
 /^Default: / { text = substr($0, 10); sub(/\.$/, "", text) }' "$top_srcdir/fs/kvfs.1" >"$tmp/man"
 same "options of kvfs bench"
 sed -nE '1,/^Loads:/d; s/^  ([a-z]+) .*/\1/p' "$tmp/text" >"$tmp/help"

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVFS_FS_BENCH_ENGINE_H
+#define KVFS_FS_BENCH_ENGINE_H
+/*
+ * The engine without FUSE, for kvfs bench --replication: a whole primary (store, log, commit queue,
+ * links) in this process, and puts and gets as the FUSE handlers do them, by callers that wait for
+ * the answer.
+ *
+ * A put replaces a key's value by one WRITE record; a create is CREATE and WRITE, the second when
+ * the first is acknowledged.
+ *
+ * Threads: open and close from the main thread; the operations from any, each with its own caller.
+ */
+#include "fs/bench.h"
+#include "fs/bench_keys.h"
+#include "fs/node.h"
+
+#include <semaphore.h>
+
+struct bench_engine;
+
+/* Who waits for an answer: one operation at a time. */
+struct bench_caller {
+	sem_t answered;
+	int err; /* written before answered is posted */
+};
+int bench_caller_init(struct bench_caller *c);
+void bench_caller_destroy(struct bench_caller *c);
+
+/*
+ * Opens volume as a primary with opt's mirrors (opt outlives the engine), and waits until
+ * opt->min_mirrors of them are live, to opt->connect_s. -errno with why.
+ */
+int bench_engine_open(const struct options *opt, const char *volume,
+		      struct bench_engine **ret_e, char why[NODE_WHY_BYTES]);
+/* Commits what is queued, makes the last checkpoint, ends. NULL is fine. */
+void bench_engine_close(struct bench_engine *e);
+struct node *bench_engine_node(struct bench_engine *e);
+
+/* 0, -ENOENT, -EEXIST, -ENOSPC (arena), -EIO (not acknowledged in time), -ENOMEM. Block until
+ * answered; bytes is at most RECORD_DATA_MAX. */
+int bench_engine_put(struct bench_engine *e, struct bench_caller *c, uint64_t key, const void *buf,
+		     size_t bytes);
+int bench_engine_create(struct bench_engine *e, struct bench_caller *c, uint64_t key,
+			const void *buf, size_t bytes);
+/* Copies the value to buf. Doesn't block. */
+int bench_engine_get(struct bench_engine *e, uint64_t key, void *buf, size_t cap,
+		     uint64_t *ret_bytes);
+
+/*
+ * prepare makes cfg's keys, and touches all memory between the nodes once. run has threads run
+ * cfg's load on e for cfg->seconds (cfg->dir is not used). sleep waits so long and returns early,
+ * not 0, when all is to end. 0 or -errno of the start; errors of operations are counted.
+ */
+int bench_clients_prepare(struct bench_engine *e, const struct bench_config *cfg,
+			  int (*sleep)(void *ctx, double seconds), void *ctx);
+int bench_clients_run(struct bench_engine *e, const struct bench_config *cfg,
+		      struct bench_keys *keys, int (*sleep)(void *ctx, double seconds), void *ctx,
+		      struct bench_result *ret_result);
+
+#endif
