@@ -3,10 +3,12 @@
  * Benchmark of the transports, not run by make check: round trip of a 1 KiB write-with-immediate to
  * its acknowledgement between two processes, spinning and sleeping, beside what the machine itself
  * can do (raw socket ping-pong, two spinning processes), and the rate of 4 KiB messages in lists of
- * 32.
+ * 32. verbs where there is an RDMA device, alone with KVFS_TEST_ONLY_VERBS in the environment
+ * (tests/vm/verbs_limit.sh compares it with what ib_write_lat and ib_write_bw reach).
  *
  *   bench_transport [SECONDS-PER-FIGURE]
  */
+#include "replication/transport_verbs.h"
 #include "tests/unit/transport_pair.h"
 
 #include <signal.h>
@@ -222,18 +224,16 @@ static double spin_ping_pong_us(void)
 	return (double)start_ns / 1e3 / n;
 }
 
-int main(int argc, char **argv)
+static void bench_local(void)
 {
 	const struct bench shm_spin = { &transport_shm_ops, false, 1000 };
 	const struct bench shm_sleep = { &transport_shm_ops, false, 0 };
 	const struct bench tcp_spin = { &transport_tcp_ops, true, 1000 };
 	const struct bench tcp_sleep = { &transport_tcp_ops, true, 0 };
-	double raw_shm, raw_tcp, v;
+	double raw_shm = spin_ping_pong_us();
+	double raw_tcp = socket_ping_pong_us();
+	double v;
 
-	if (argc > 1)
-		run_ns = (uint64_t)(strtod(argv[1], NULL) * (double)NSEC_PER_SEC);
-	raw_shm = spin_ping_pong_us();
-	raw_tcp = socket_ping_pong_us();
 	printf("two spinning processes          %8.2f us\n", raw_shm);
 	printf("raw tcp socket ping-pong        %8.2f us\n", raw_tcp);
 	v = round_trip_us(&shm_spin);
@@ -247,5 +247,49 @@ int main(int argc, char **argv)
 	printf("shm 4 KiB in lists of 32, sleep %8.0f /s\n", list_rate(&shm_sleep));
 	printf("tcp 4 KiB in lists of 32, spin  %8.0f /s\n", list_rate(&tcp_spin));
 	printf("tcp 4 KiB in lists of 32, sleep %8.0f /s\n", list_rate(&tcp_sleep));
+}
+
+/* Each figure in a process of its own: an RDMA device opened before a fork is not the child's. */
+static void verbs_figure(unsigned poll_us, bool rate)
+{
+	const struct bench b = { &transport_verbs_ops, true, poll_us };
+	const char *how = poll_us > 0 ? "spin" : "sleep";
+	pid_t pid;
+
+	fflush(stdout);
+	pid = child_begin();
+	if (pid == 0) {
+		if (rate)
+			printf("verbs 4 KiB, lists of 32, %-5s %8.0f /s\n", how, list_rate(&b));
+		else
+			printf("verbs round trip, %-5s         %8.2f us\n", how, round_trip_us(&b));
+		exit(0);
+	}
+	child_end(pid);
+}
+
+static void bench_verbs(void)
+{
+	verbs_figure(1000, false);
+	verbs_figure(0, false);
+	verbs_figure(1000, true);
+	verbs_figure(0, true);
+}
+
+int main(int argc, char **argv)
+{
+	bool only_verbs = getenv("KVFS_TEST_ONLY_VERBS") != NULL;
+	char text[256];
+
+	if (argc > 1)
+		run_ns = (uint64_t)(strtod(argv[1], NULL) * (double)NSEC_PER_SEC);
+	if (!only_verbs)
+		bench_local();
+	if (verbs_available(NULL, text, sizeof(text)) == 0) {
+		bench_verbs();
+	} else if (only_verbs) {
+		fprintf(stderr, "bench_transport: %s\n", text);
+		return 1;
+	}
 	return 0;
 }
