@@ -16,7 +16,6 @@
 #include <string.h>
 
 #define SESSION_HANDSHAKE_NS (5 * NSEC_PER_SEC)
-#define SESSION_SETUP_NS (5 * NSEC_PER_SEC)
 #define SESSION_TICK_NS (50 * NSEC_PER_MSEC)
 #define SESSION_GOODBYE_NS (200 * NSEC_PER_MSEC)
 /* Out of sync and without any acknowledgement for so long, on top of the timeout (its log
@@ -96,7 +95,7 @@ static int session_connect(struct link *l, int fd)
 		.lanes = l->welcome.lanes < l->primary->cfg.lanes_open ?
 				 l->welcome.lanes : l->primary->cfg.lanes_open,
 		.window_bytes = REPL_ACK_WINDOW_BYTES,
-		.deadline_ns = clock_mono_ns() + SESSION_SETUP_NS,
+		.deadline_ns = clock_mono_ns() + transport_setup_ns(l->primary->cfg.lanes_open),
 		.poll_us = primary_get_knobs(l->primary).poll_us,
 		.ack_timeout = l->primary->cfg.ack_timeout,
 		.device = l->primary->cfg.rdma_device,

@@ -17,7 +17,6 @@
 #include <string.h>
 
 #define MIRROR_ANSWER_NS (5 * NSEC_PER_SEC)
-#define MIRROR_SETUP_NS (5 * NSEC_PER_SEC)
 /* The primary may have to make a checkpoint before it can begin a resync. */
 #define MIRROR_START_NS (600 * NSEC_PER_SEC)
 #define MIRROR_IDLE_NS (50 * NSEC_PER_MSEC)
@@ -237,7 +236,7 @@ static int mirror_open_lanes(struct mirror *m, int fd)
 	struct transport_params params = {
 		.lanes = m->cfg.lanes_max,
 		.window_bytes = m->cfg.ring_bytes,
-		.deadline_ns = clock_mono_ns() + MIRROR_SETUP_NS,
+		.deadline_ns = clock_mono_ns() + transport_setup_ns(m->cfg.lanes_max),
 		.poll_us = m->cfg.poll_us == TRANSPORT_POLL_US_DEFAULT ? m->tops->poll_us :
 									 m->cfg.poll_us,
 		.ack_timeout = m->cfg.ack_timeout,

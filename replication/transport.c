@@ -12,6 +12,11 @@
 #define WINDOW_UNIT 4096
 #define WINDOW_BYTES_MAX (1ULL << 40)
 
+uint64_t transport_setup_ns(unsigned lanes)
+{
+	return 10 * NSEC_PER_SEC + lanes * (NSEC_PER_SEC / 8);
+}
+
 const struct transport_ops *transport_for(enum addr_kind kind)
 {
 	switch (kind) {

@@ -134,6 +134,10 @@ extern const struct transport_ops transport_tcp_ops;
 extern const struct transport_ops transport_shm_ops;
 extern const struct transport_ops transport_verbs_ops;
 
+/* How long both ends give the set-up of so many lanes. Where the network loses packets some of many
+ * wait for rdma_cm to ask again, which it does after 4.3 s, as long again later. Any thread. */
+uint64_t transport_setup_ns(unsigned lanes);
+
 const struct transport_ops *transport_for(enum addr_kind kind); /* NULL: not built in */
 
 #endif

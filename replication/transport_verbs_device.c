@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define SYS_DEVICES "/sys/class/infiniband"
+#define SYS_VERBS "/sys/class/infiniband_verbs"
 #define GIDS_MAX 256
 #define PORTS_MAX 16
 
@@ -215,6 +216,32 @@ static void search_port(struct search *s, const char *dev, unsigned port)
 		search_netdevs(s, dev, port, layer);
 }
 
+/* Whether processes can open it: one that is being taken away is still among the devices. */
+static bool device_opens(const char *dev)
+{
+	DIR *d = opendir(SYS_VERBS);
+	bool opens = false;
+	struct dirent *e;
+
+	while (d && !opens && (e = readdir(d))) {
+		char path[512], name[VERBS_DEVICE_NAME_BYTES];
+		FILE *f;
+
+		snprintf(path, sizeof(path), SYS_VERBS "/%s/ibdev", e->d_name);
+		f = e->d_name[0] == '.' ? NULL : fopen(path, "re");
+		if (!f)
+			continue;
+		if (fgets(name, sizeof(name), f)) {
+			name[strcspn(name, "\n")] = '\0';
+			opens = strcmp(name, dev) == 0;
+		}
+		fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return opens;
+}
+
 static void search(struct search *s)
 {
 	DIR *d = opendir(SYS_DEVICES);
@@ -222,7 +249,8 @@ static void search(struct search *s)
 
 	while (d && (e = readdir(d))) {
 		if (e->d_name[0] == '.' || strlen(e->d_name) >= VERBS_DEVICE_NAME_BYTES ||
-		    (!verbs_choice_any(s->choice) && strcmp(e->d_name, s->choice->name) != 0))
+		    (!verbs_choice_any(s->choice) && strcmp(e->d_name, s->choice->name) != 0) ||
+		    !device_opens(e->d_name))
 			continue;
 		if (s->found < FOUND_DEVICE) {
 			s->found = FOUND_DEVICE;

@@ -150,9 +150,9 @@ bool verbs_choice_any(const struct verbs_choice *c);
 /* transport_verbs_memory.c */
 /* The protection domain of the device that id is bound to; the same for all who ask. -errno. */
 int verbs_pd_get(struct rdma_cm_id *id, struct verbs_pd **ret_pd);
-void verbs_pd_put(struct verbs_pd *pd);
-/* Has rdma_cm look which devices are left and close those that are gone: until then the kernel
- * does not let a driver without disassociation (rxe) take its device away. */
+/* device_gone: with its last user the process lets go of the device. */
+void verbs_pd_put(struct verbs_pd *pd, bool device_gone);
+/* Has rdma_cm look which devices are left and forget those that are gone. */
 void verbs_devices_close_gone(void);
 struct ibv_pd *verbs_pd_handle(struct verbs_pd *pd);
 /* Has the pool's regions registered, in the background. False: they are with another device in

@@ -12,8 +12,10 @@
 #include "replication/transport_verbs_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* rdma_cm closes the context of a device that was taken away when its last id goes: the anchor is
  * an id of our own, so that the context outlives what we made with it. */
@@ -24,6 +26,7 @@ struct verbs_pd {
 	struct ibv_pd *pd;
 	unsigned users;
 	bool registers; /* the attached pool's regions are registered with it */
+	bool gone;      /* the device was taken away */
 	struct verbs_pd *next;
 };
 
@@ -43,6 +46,23 @@ static void anchor_drop(struct verbs_pd *pd)
 		rdma_destroy_event_channel(pd->channel);
 }
 
+/*
+ * The kernel takes a device away only once no process has it open, unless its driver can cut
+ * processes off (rxe can't). rdma_cm closes the context of such a device only if it looks when the
+ * device has left the kernel's list and another one is still on it. So the context, in which nothing
+ * of ours is left, lets go of the device here: what rdma_cm still does with it fails and is no harm.
+ */
+static void context_let_go(struct ibv_context *verbs)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0)
+		return;
+	(void)dup3(null, verbs->async_fd, O_CLOEXEC);
+	(void)dup3(null, verbs->cmd_fd, O_CLOEXEC);
+	close(null);
+}
+
 static void pd_free(struct verbs_pd *pd)
 {
 	struct verbs_pd **p = &verbs_pds;
@@ -51,6 +71,8 @@ static void pd_free(struct verbs_pd *pd)
 		p = &(*p)->next;
 	*p = pd->next;
 	ibv_dealloc_pd(pd->pd);
+	if (pd->gone)
+		context_let_go(pd->verbs);
 	anchor_drop(pd);
 	free(pd);
 }
@@ -115,11 +137,12 @@ int verbs_pd_get(struct rdma_cm_id *id, struct verbs_pd **ret_pd)
 	return err;
 }
 
-void verbs_pd_put(struct verbs_pd *pd)
+void verbs_pd_put(struct verbs_pd *pd, bool device_gone)
 {
 	if (!pd)
 		return;
 	pthread_mutex_lock(&verbs_lock);
+	pd->gone |= device_gone;
 	if (--pd->users == 0 && !pd->registers)
 		pd_free(pd);
 	pthread_mutex_unlock(&verbs_lock);
@@ -230,7 +253,8 @@ bool verbs_memory_attach(struct region_pool *pool, struct verbs_pd *pd)
 void verbs_memory_detach(bool device_gone)
 {
 	pthread_mutex_lock(&verbs_lock);
-	if (--attached.users == 0 && device_gone)
+	attached.pd->gone |= device_gone;
+	if (--attached.users == 0 && attached.pd->gone)
 		attachment_end_locked();
 	pthread_mutex_unlock(&verbs_lock);
 }

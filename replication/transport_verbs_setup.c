@@ -164,7 +164,7 @@ void verbs_close(struct transport_ep *base)
 		(void)ibv_dereg_mr(ep->stage_mr);
 	if (ep->comp)
 		(void)ibv_destroy_comp_channel(ep->comp);
-	verbs_pd_put(ep->pd);
+	verbs_pd_put(ep->pd, ep->device_gone);
 	if (ep->device_gone)
 		verbs_devices_close_gone();
 	if (ep->channel)

@@ -128,7 +128,7 @@ static inline int rig_checkpoint(void *ctx)
 		if (err)
 			ckpt_abort(w);
 		else
-			err = ckpt_commit(w, 0, lsn, &info);
+			err = ckpt_commit(w, seg, lsn, &info); /* it holds all there is */
 	}
 	pthread_mutex_unlock(&n->lock);
 	if (!err)

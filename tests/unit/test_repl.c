@@ -299,7 +299,7 @@ START_TEST(refuses)
 	rig_primary_start_with(&rig, &good);
 	rig_wait_live(&rig, 1);
 	rig_wait_connected(&rig.m[0], &s);
-	ck_assert_str_eq(s.transport, "tcp");
+	ck_assert_str_eq(s.transport, rig_net_ops()->name);
 	rig_close(&rig);
 }
 END_TEST

@@ -36,7 +36,8 @@ write_some lossy
 wait_for 'over verbs' 60
 "$RIG" net 1 loss 0% || fail "loss does not end"
 
-must 1 'rdma link del rxe0'
+# the kernel waits in it until the daemon has let go of the device
+vm_timeout=60 must 1 'rdma link del rxe0'
 wait_for 'over tcp' 60
 write_some without
 must 1 'rdma link add rxe0 type rxe netdev eth0'
