@@ -29,12 +29,14 @@
 #include <unistd.h>
 
 #define RIG_RECORDS_MAX 250000 /* their sums are one item of a checkpoint: at most 1 MiB */
-#define RIG_LOG_BYTES (32ULL << 20)
+#define RIG_CKPT_RECORDS 500 /* at least, from one checkpoint to the next */
+#define RIG_LOG_BYTES (16ULL << 20)
 #define RIG_TIMEOUT_NS (4 * NSEC_PER_SEC)
 #define RIG_WAIT_NS (20 * NSEC_PER_SEC)
 
 static size_t rig_data_max = 6000; /* bytes of a large record, of which each seventh is one */
 
+static uint64_t rig_log_bytes = RIG_LOG_BYTES; /* before rig_open */
 static bool rig_admits; /* writers ask for log room first, as fs/ does */
 
 static const uint8_t rig_uuid[16] = "volume of test 1";
@@ -58,6 +60,7 @@ struct rig_node {
 	_Atomic uint64_t sync_epoch;       /* a mirror's */
 	_Atomic unsigned told_out;         /* a mirror's: how often it noted to be out of sync */
 	_Atomic unsigned noted_in, noted_out; /* a primary's */
+	_Atomic uint64_t ckpt_lsn;
 	_Atomic unsigned checkpoints, resyncs, keeps;
 	uint64_t kept_after, kept_last, kept_epoch; /* of the last keep */
 	atomic_bool want_checkpoint;
@@ -86,7 +89,7 @@ static inline void rig_node_open(struct rig_node *n, const char *dir, const char
 	pthread_mutex_init(&n->lock, NULL);
 	thread_cond_init(&n->changed);
 	memcpy(cfg.uuid, rig_uuid, 16);
-	ck_assert_int_eq(oplog_create(&logdev_pmemlog_ops, n->dirfd, RIG_LOG_BYTES), 0);
+	ck_assert_int_eq(oplog_create(&logdev_pmemlog_ops, n->dirfd, rig_log_bytes), 0);
 	ck_assert_int_eq(oplog_open(&logdev_pmemlog_ops, n->dirfd, &cfg, &n->log, &range, &why), 0);
 	ck_assert_int_eq(oplog_start(n->log, 1, 1), 0);
 	ck_assert_int_eq(ckpt_open(n->dirfd, true, rig_uuid, &n->ckpt), 0);
@@ -131,8 +134,10 @@ static inline int rig_checkpoint(void *ctx)
 			err = ckpt_commit(w, seg, lsn, &info); /* it holds all there is */
 	}
 	pthread_mutex_unlock(&n->lock);
-	if (!err)
+	if (!err) {
 		oplog_covered(n->log, lsn);
+		n->ckpt_lsn = lsn;
+	}
 	if (n->commit)
 		commit_checkpoint_done(n->commit, err);
 	n->checkpoints++;
@@ -553,7 +558,9 @@ static inline void *rig_writer_main(void *arg)
 		/* once it is full, until half of it is done: not a wake-up for each */
 		if (i - rig_progress_done(&w->progress) >= w->depth)
 			rig_progress_wait(&w->progress, i - w->depth / 2, 0);
-		if (atomic_exchange(&w->n->want_checkpoint, false))
+		/* where writers don't switch the log it is wanted with each record */
+		if (oplog_last_lsn(w->n->log) >= w->n->ckpt_lsn + RIG_CKPT_RECORDS &&
+		    atomic_exchange(&w->n->want_checkpoint, false))
 			ck_assert_int_eq(rig_checkpoint(w->n), 0);
 		rig_write(w->n, w->seed, &w->progress);
 	}

@@ -169,7 +169,7 @@ START_TEST(follows_over_many_pools)
 	rig_mirror_start(&rig.m[0], NULL);
 	rig_primary_start(&rig, 1, 2, NULL);
 	rig_wait_live(&rig, 1);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 36000, 64, 0), 0);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 18000, 64, 0), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	ck_assert_uint_ge(rig.p.checkpoints, 1);
 	ck_assert_uint_ge(rig.m[0].checkpoints, 1);
@@ -363,7 +363,7 @@ START_TEST(waits_for_log_room)
 	rig_mirror_start(&rig.m[0], NULL);
 	rig_primary_start(&rig, 1, 2, NULL);
 	rig_wait_live(&rig, 1);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 38000, 64, 0), 0);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 19000, 64, 0), 0);
 	mirror_stats(rig.m[0].mirror, &s);
 	ck_assert_uint_lt(s.durable_lsn, rig.p.last_lsn);
 	ck_assert(s.connected);

@@ -401,6 +401,7 @@ START_TEST(slow_mirror_gets_there)
 	rig_progress_init(&w.progress);
 	writing = &w.progress;
 	were_slowed = false;
+	rig_log_bytes = 2 * RIG_LOG_BYTES;
 	rig_open(&rig, ADDR_SHM);
 	serve(&rig.p, NULL, 0, false);
 	ck_assert_uint_eq(rig_write_many(&rig.p, SLOW_RECORDS + 500, 64, 0), 0);
@@ -463,7 +464,7 @@ START_TEST(stuck_mirror_holds_nothing)
 	ck_assert_uint_eq(rig_write_many(&rig.p, 1000, 8, 0), 0);
 	rig_primary_stop(&rig.p);
 	serve(&rig.p, &rig.m[0].listen, 1, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 36000, 64, 0), 0); /* two pools and more */
+	ck_assert_uint_eq(rig_write_many(&rig.p, 18000, 64, 0), 0); /* two pools and more */
 	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1100);
 	pthread_mutex_lock(&rig.m[0].lock);
 	rig.m[0].no_checkpoints = true;
