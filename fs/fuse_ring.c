@@ -185,8 +185,8 @@ static void ring_take_completion(struct ring *r, uint64_t data, const struct io_
 		ring_handle(e);
 }
 
-/* While records are on their way and no request is here: looks for their acknowledgements, and sends
- * the answers that these let go. */
+/* While records are on their way and no request is here: looks for their acknowledgements, and
+ * sends the answers that these let go. */
 static void ring_help(struct ring *r)
 {
 	struct io_uring_cqe *cqe;

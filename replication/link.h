@@ -177,7 +177,8 @@ int link_session_run(struct link *l, int fd);
 int link_session_poll(struct link *l, uint64_t timeout_ns);
 
 /* link_lend.c. lend: for at most timeout_ns, or until it comes back; *ret_err: what a borrower met,
- * or 0; false: somebody has to wait for what is on its way. The link's thread. recall: any thread. posted: after posting to it, by the poster, without send_lock. */
+ * or 0; false: somebody has to wait for what is on its way. The link's thread. recall: any thread.
+ * posted: after posting to it, by the poster, without send_lock. */
 bool link_lend(struct link *l, uint64_t timeout_ns, int *ret_err);
 void link_recall(struct link *l);
 void link_posted(struct link *l);

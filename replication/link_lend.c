@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who polls a live link's endpoint. While nothing is to be sent from the log the link's thread lends
- * it to the threads that serve requests ("helpers"): one that has posted records looks for their
- * acknowledgement itself, and so saves waking the link's thread, and that thread's waking it again.
- * A helper borrows the endpoint for one poll that does not wait. When it has no more time, it gives
- * back to the link's thread what is still on its way; so does every other thread that posts.
+ * Who polls a live link's endpoint. While nothing is to be sent from the log the link's thread
+ * lends it to the threads that serve requests ("helpers"): one that has posted records looks for
+ * their acknowledgement itself, and so saves waking the link's thread, and that thread's waking it
+ * again. A helper borrows the endpoint for one poll that does not wait. When it has no more time, it
+ * recalls to the link's thread what is still on its way; so does every other thread that posts.
  *
  * Never lost: that owner says LENT, and that records are on their way, are each written before the
  * other is read (both sequentially consistent), by the lender and by whoever posts or leaves.
@@ -15,7 +15,7 @@
 #include "common/thread.h"
 
 #define HELP_NS (100 * NSEC_PER_USEC) /* an acknowledgement that takes longer is its thread's */
-#define HELP_PAUSE 512 /* times that help is not given, once it was in vain, before it is tried again */
+#define HELP_PAUSE 512 /* times that help, once in vain, is not given before it is tried again */
 
 static _Thread_local bool is_helper;
 

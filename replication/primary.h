@@ -78,9 +78,10 @@ struct primary_knobs primary_get_knobs(const struct primary *p);
 /*
  * Threads that serve requests may look for acknowledgements themselves while they have nothing else
  * to do, as long as these come soon: whoever does so after it has posted saves waking the links'
- * threads. One a thread, zeroed but for primary. begin: true: look until help() is false or there is
- * something else to do, without waiting between for anything but its turn, and end; back_soon: it
- * will begin again in a moment. help() completes ops. leave: before the thread ends. No locks.
+ * threads. One a thread, zeroed but for primary. begin: true: look until help() is false or there
+ * is something else to do, without waiting between for anything but its turn, and end; back_soon:
+ * it will begin again in a moment. help() completes ops. leave: before the thread ends, and before
+ * primary_destroy. Without locks.
  */
 struct primary_helper {
 	struct primary *primary; /* NULL: never helps */
