@@ -130,7 +130,10 @@ bool primary_help_begin(struct primary_helper *h)
 	struct primary *p = h->primary;
 	bool on_way = false;
 
-	for (unsigned i = 0; p && i < p->cfg.mirror_count; i++)
+	/* with protocol A nobody waits for what is on its way */
+	if (!p || commit_protocol_of(p->commit) == COMMIT_PROTOCOL_A)
+		return false;
+	for (unsigned i = 0; i < p->cfg.mirror_count; i++)
 		on_way |= link_on_way(&p->links[i]);
 	if (!on_way)
 		return false;
