@@ -64,6 +64,7 @@ int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns)
 	if (commit_admit_now(fs->commit, bytes, urgent))
 		return 0;
 	fs_worker_waits(fs);
+	fuse_ring_may_block();
 	commit_drive(fs->commit); /* a ring's thread would drive its group only after this wait */
 	err = commit_admit(fs->commit, bytes, urgent, deadline_ns);
 	fs_worker_goes_on(fs);

@@ -69,8 +69,10 @@ static int ring_open(struct ring *r)
 {
 	struct io_uring_params p = {
 		/* one thread uses it, and gets the kernel's work only when it asks for events */
+		/* and sees by a flag that there is some: ring_help() */
 		.flags = IORING_SETUP_SQE128 | IORING_SETUP_SINGLE_ISSUER |
-			 IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+			 IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
+			 IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
 		.cq_entries = RING_ENTRIES * 2 + 16,
 	};
 	cpu_set_t here;
@@ -438,6 +440,12 @@ void fuse_rings_destroy(struct fuse_rings *rings)
 	pthread_cond_destroy(&rings->changed);
 	pthread_mutex_destroy(&rings->lock);
 	free(rings);
+}
+
+void fuse_ring_may_block(void)
+{
+	if (ring_self)
+		primary_helper_leave(&ring_self->helper);
 }
 
 bool fuse_ring_drives_later(void)

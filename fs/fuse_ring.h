@@ -45,4 +45,8 @@ void fuse_rings_destroy(struct fuse_rings *rings);
  * that are there. */
 bool fuse_ring_drives_later(void);
 
+/* Before the calling thread, if it is a ring's, waits for anything but requests: others look for
+ * acknowledgements then. */
+void fuse_ring_may_block(void);
+
 #endif

@@ -31,6 +31,7 @@ int fs_drain_device(struct fs *fs)
 	int res = -EAGAIN;
 	bool drive;
 
+	fuse_ring_may_block();
 	pthread_mutex_lock(&fs->device_lock);
 	fs_drive_hold();
 	while (fs->rings_alone &&

@@ -298,7 +298,8 @@ int node_metrics_open(struct node *n)
 	register_classes(n);
 	tuner_metrics_init(&n->tuner, n->metrics);
 	tuner_metrics_setting(&n->tuner, TUNER_METRICS_LANES, n->opt->lanes);
-	tuner_metrics_setting(&n->tuner, TUNER_METRICS_POLL_US, n->opt->poll_us);
+	if (primary) /* a mirror's is its session's */
+		tuner_metrics_setting(&n->tuner, TUNER_METRICS_POLL_US, n->opt->poll_us);
 	tuner_metrics_setting(&n->tuner, TUNER_METRICS_BATCH, PRIMARY_BATCH_MAX);
 	tuner_metrics_setting(&n->tuner, TUNER_METRICS_RESERVE_BYTES, n->opt->mr_cache_bytes);
 	nm_set(n, NM_STARTED, clock_real_ns() / NSEC_PER_SEC);

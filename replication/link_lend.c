@@ -6,8 +6,9 @@
  * again. A helper borrows the endpoint for one poll that does not wait. When it has no more time, it
  * recalls to the link's thread what is still on its way; so does every other thread that posts.
  *
- * Never lost: that owner says LENT, and that records are on their way, are each written before the
- * other is read (both sequentially consistent), by the lender and by whoever posts or leaves.
+ * Never lost: that owner says LENT, and that records are on their way or left to the link's thread
+ * (behind), are each written before the other is read, all sequentially consistent, by the lender
+ * and by whoever posts or leaves.
  */
 #include "replication/link.h"
 
@@ -32,7 +33,8 @@ bool link_lend(struct link *l, uint64_t timeout_ns, int *ret_err)
 
 	pthread_mutex_lock(&l->lend_lock);
 	atomic_store(&l->owner, LINK_LENT);
-	lent = !link_on_way(l) || atomic_load(&l->primary->helping) > 0;
+	lent = !atomic_load(&l->send.behind) &&
+	       (!link_on_way(l) || atomic_load(&l->primary->helping) > 0);
 	if (!lent)
 		atomic_store(&l->owner, LINK_OWN);
 	while (l->owner == LINK_LENT && !err)
@@ -65,7 +67,7 @@ void link_recall(struct link *l)
 
 void link_posted(struct link *l)
 {
-	if (!is_helper)
+	if (!is_helper || atomic_load(&l->send.behind))
 		link_recall(l);
 }
 

@@ -139,7 +139,7 @@ static void link_post_locked(struct link *l, struct op *const *ops, unsigned n)
 	if (n == 0)
 		return;
 	if (ops[0]->lsn != s->next_lsn) {
-		atomic_store_explicit(&s->behind, true, memory_order_relaxed);
+		atomic_store(&s->behind, true); /* with owner: link_lend.c */
 		return;
 	}
 	while (n > 0) {
@@ -147,7 +147,7 @@ static void link_post_locked(struct link *l, struct op *const *ops, unsigned n)
 
 		if (taken == 0) {
 			/* An acknowledgement or a WRITABLE event wakes the link's thread. */
-			atomic_store_explicit(&s->behind, true, memory_order_relaxed);
+			atomic_store(&s->behind, true);
 			return;
 		}
 		ops += taken;
@@ -214,6 +214,8 @@ void link_send_end(struct link *l)
 	pthread_mutex_lock(&l->send_lock);
 	l->send.streaming = false;
 	l->send.unacked = l->send.waiting = false;
+	/* nothing of it is on its way any more */
+	atomic_store(&l->sent_lsn, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed));
 	link_unlock(l);
 }
 

@@ -14,7 +14,7 @@
 
 uint64_t transport_setup_ns(unsigned lanes)
 {
-	return 10 * NSEC_PER_SEC + lanes * (NSEC_PER_SEC / 8);
+	return 5 * NSEC_PER_SEC + lanes * (NSEC_PER_SEC / 8);
 }
 
 const struct transport_ops *transport_for(enum addr_kind kind)
@@ -33,25 +33,30 @@ const struct transport_ops *transport_for(enum addr_kind kind)
 
 #define SPIN_PAUSE_CPUS 8 /* with fewer, a spinner is in somebody's way */
 #define WAIT_WEIGHT 8     /* of the past against the last wait */
+#define WAIT_MOST 3       /* times poll_us: what the mean is at most */
+#define WAIT_PROBE 16     /* waits after which it is tried again whether spinning pays */
 
 uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t timeout_ns)
 {
 	uint64_t spin_ns = hint_read(&ep->poll_us) * NSEC_PER_USEC;
 
-	if (ep->mean_wait_ns > spin_ns)
+	/* a wait asleep lasts longer than spinning would by a wake-up: hence the probe */
+	if (ep->mean_wait_ns > spin_ns && ++ep->waits % WAIT_PROBE)
 		return 0;
 	return spin_ns < timeout_ns ? spin_ns : timeout_ns;
 }
 
-void transport_waited(struct transport_ep *ep, uint64_t since_ns)
+void transport_waited(struct transport_ep *ep, uint64_t since_ns, bool in_vain)
 {
-	uint64_t most_ns = 2 * WAIT_WEIGHT * hint_read(&ep->poll_us) * NSEC_PER_USEC;
+	uint64_t spin_ns = hint_read(&ep->poll_us) * NSEC_PER_USEC;
 	uint64_t wait_ns = transport_now_ns() - since_ns;
 
 	/* one long wait ends the spinning, a dozen short ones begin it again */
-	if (wait_ns > most_ns)
-		wait_ns = most_ns;
+	if (in_vain || wait_ns > 2 * WAIT_WEIGHT * spin_ns)
+		wait_ns = 2 * WAIT_WEIGHT * spin_ns;
 	ep->mean_wait_ns += wait_ns / WAIT_WEIGHT - ep->mean_wait_ns / WAIT_WEIGHT;
+	if (ep->mean_wait_ns > WAIT_MOST * spin_ns)
+		ep->mean_wait_ns = WAIT_MOST * spin_ns;
 }
 
 void transport_spin_pause(void)

@@ -21,15 +21,16 @@ struct transport_ep {
 	unsigned lanes;
 	_Atomic uint32_t poll_us;
 	uint64_t mean_wait_ns; /* the poller's: how long it had to wait of late */
+	unsigned waits;        /* the poller's: that it slept, not knowing better */
 };
 
 /*
  * How long a poll that found nothing spins before it sleeps, at most timeout_ns: poll_us, or nothing
  * while its waits are longer than that on the mean. The poller's thread, which says of each wait
- * when it began; a time without any event is a wait, too.
+ * when it began, and whether it ended without an event.
  */
 uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t timeout_ns);
-void transport_waited(struct transport_ep *ep, uint64_t since_ns);
+void transport_waited(struct transport_ep *ep, uint64_t since_ns, bool in_vain);
 
 /* Between two looks of a spin: lets others run where cores are few (the peer may be
  * one of them). */

@@ -102,7 +102,7 @@ static int shm_poll(struct transport_ep *base, struct transport_event *ret_event
 		else if (poll_ns == 0 || !spin(ep, &s, transport_deadline(now_ns, poll_ns)))
 			sleep_until(ep, &s, deadline_ns);
 		if (timeout_ns > 0)
-			transport_waited(base, now_ns);
+			transport_waited(base, now_ns, s.count == 0);
 	}
 	if (sleep_check(&ep->woken) != 0)
 		sleep_take(&ep->woken);

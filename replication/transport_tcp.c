@@ -179,7 +179,7 @@ static int tcp_poll(struct transport_ep *base, struct transport_event *ret_event
 		poll_ns = transport_spin_ns(base, timeout_ns);
 		if (poll_ns == 0 || !spin(ep, &s, transport_deadline(now_ns, poll_ns)))
 			sleep_until(ep, &s, deadline_ns);
-		transport_waited(base, now_ns);
+		transport_waited(base, now_ns, s.count == 0);
 	}
 	if (sleep_check(&ep->woken) != 0)
 		sleep_take(&ep->woken);
