@@ -67,7 +67,8 @@ static int tune_take_set(struct tune_args *a, const char *text)
 		set = json_object();
 		json_object_set_new(a->request, "set", set);
 	}
-	json_object_set_new(set, name, json_integer((json_int_t)value));
+	if (json_object_set_new(set, name, json_integer((json_int_t)value)) != 0)
+		return tune_wrong("no knob has such a name: ", text);
 	return 0;
 }
 
@@ -86,7 +87,8 @@ static int tune_take_record(struct tune_args *a, const char *file)
 		snprintf(path, sizeof(path), "%s/%s", dir, file);
 	else
 		return tune_wrong("cannot name the directory of ", file);
-	json_object_set_new(a->request, "record", json_string(path));
+	if (json_object_set_new(a->request, "record", json_string(path)) != 0)
+		return tune_wrong("the name of a recording must be UTF-8, not ", path);
 	return 0;
 }
 

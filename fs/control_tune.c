@@ -22,11 +22,14 @@ static json_t *refuse(const char *fmt, ...)
 {
 	char text[512];
 	va_list args;
+	json_t *no;
 
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
+	no = json_pack("{s:b, s:s}", "ok", 0, "error", text);
+	/* cut off inside a character */
+	return no ? no : json_pack("{s:b, s:s}", "ok", 0, "error", "refused: a name is too long");
 }
 
 static uint32_t value_at(const struct node *n, enum tuner_knob knob, unsigned level)
@@ -68,10 +71,10 @@ static json_t *find_level(struct node *n, enum tuner_knob knob, json_int_t value
 	return refuse("%s may be %s here, not %lld", tuner_knob_name(knob), list, (long long)value);
 }
 
-static json_t *tune_set(struct node *n, const json_t *wanted)
+/* Of what is wanted, the levels and which knobs they are of. Refused: the reply, else NULL. */
+static json_t *tune_levels(struct node *n, const json_t *wanted, struct tuner_settings *s,
+			   unsigned *ret_mask)
 {
-	struct tuner_settings s = tuner_settings_unpack(
-		atomic_load_explicit(&n->tuning->in_force, memory_order_relaxed));
 	unsigned mask = 0;
 	json_t *no;
 
@@ -80,17 +83,14 @@ static json_t *tune_set(struct node *n, const json_t *wanted)
 
 		if (!v)
 			continue;
-		no = find_level(n, (enum tuner_knob)k, json_integer_value(v), &s.level[k]);
+		no = find_level(n, (enum tuner_knob)k, json_integer_value(v), &s->level[k]);
 		if (no)
 			return no;
 		mask |= 1U << k;
 	}
 	if (json_object_size(wanted) != (size_t)__builtin_popcount(mask))
 		return refuse("a knob is one of lanes, poll_us, batch, reserve_mib");
-	if (n->tuning->loop)
-		tuner_loop_set_knobs(n->tuning->loop, mask, s);
-	else
-		node_tuner_apply(n, s);
+	*ret_mask = mask;
 	return NULL;
 }
 
@@ -109,51 +109,60 @@ static bool on_fuse(const char *path)
 	return statfs(len ? dir : "/", &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
 }
 
-static json_t *tune_record(struct tuner_loop *loop, const char *path)
+/* Opens a new file for a recording; *ret_f stays NULL for one that is to end. */
+static json_t *tune_open(const char *path, FILE **ret_f)
 {
-	FILE *f;
+	json_t *no;
 	int fd;
 
-	if (!*path) {
-		tuner_loop_record(loop, NULL);
+	if (!*path)
 		return NULL;
-	}
 	if (*path != '/')
 		return refuse("a recording needs a full path, not %s", path);
 	if (on_fuse(path))
 		return refuse("%s: a recording cannot lie on a FUSE mount; choose another place",
 			      path);
-	/* not a FIFO's other end: nothing here may wait */
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
-	f = fd < 0 ? NULL : fdopen(fd, "w");
-	if (!f) {
-		json_t *no = refuse("cannot write %s: %s", path, strerror(errno));
-
-		if (fd >= 0)
-			close(fd);
-		return no;
-	}
-	tuner_loop_record(loop, f);
-	return NULL;
+	/* nothing that is there is touched: it might be the volume's, or a recording under way */
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	*ret_f = fd < 0 ? NULL : fdopen(fd, "w");
+	if (*ret_f)
+		return NULL;
+	no = refuse("cannot make %s: %s", path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return no;
 }
 
+/* All that is asked for is looked at before any of it is done. */
 static json_t *tune_orders(struct node *n, const json_t *request)
 {
-	struct tuner_loop *loop = node_tuner_loop(n);
 	const json_t *set = json_object_get(request, "set"), *freeze, *record;
+	struct tuner_settings s = tuner_settings_unpack(
+		atomic_load_explicit(&n->tuning->in_force, memory_order_relaxed));
+	struct tuner_loop *loop = node_tuner_loop(n);
 	json_t *no = NULL;
+	unsigned mask = 0;
+	FILE *f = NULL;
 
 	freeze = json_object_get(request, "freeze");
 	record = json_object_get(request, "record");
 	if (!loop && (freeze || record))
 		return refuse("mounted with tuner=off: there is no tuner to freeze or record");
+	if (set)
+		no = tune_levels(n, set, &s, &mask);
+	if (!no && record)
+		no = tune_open(json_string_value(record) ? json_string_value(record) : "", &f);
+	if (no)
+		return no;
 	if (freeze)
 		tuner_loop_freeze(loop, json_is_true(freeze));
-	if (set)
-		no = tune_set(n, set);
-	if (!no && record)
-		no = tune_record(loop, json_string_value(record) ? json_string_value(record) : "");
-	return no;
+	if (mask && loop)
+		tuner_loop_set_knobs(loop, mask, s);
+	else if (mask)
+		node_tuner_apply(n, s);
+	if (record)
+		tuner_loop_record(loop, f);
+	return NULL;
 }
 
 json_t *control_tune(struct node *n, const json_t *request)

@@ -166,6 +166,8 @@ static int start_loop(struct node_tuner *t, const struct node_tuner_config *cfg)
 		.dirfd = cfg->keep_model ? t->node->vol->dirfd : -1,
 		.trace = cfg->trace,
 	};
+	struct tuner_loop *loop;
+	int err;
 
 	tuner_config_init(&c.tuner);
 	c.tuner.policy = t->policy = cfg->policy;
@@ -174,7 +176,10 @@ static int start_loop(struct node_tuner *t, const struct node_tuner_config *cfg)
 	c.tuner.min_ops_per_s = cfg->min_ops_per_s;
 	node_tuner_find_series(t);
 	node_tuner_machine_open(&t->machine, "", t->node->opt->rdma_device);
-	return tuner_loop_start(&c, &t->loop);
+	err = tuner_loop_start(&c, &loop);
+	if (!err)
+		t->loop = loop;
+	return err;
 }
 
 int node_tuner_start(struct node *n, const struct node_tuner_config *cfg, char *why, size_t why_cap)

@@ -30,7 +30,7 @@ struct node_tuner_machine {
 
 struct node_tuner {
 	struct node *node;
-	struct tuner_loop *loop;     /* NULL: tuner=off */
+	struct tuner_loop *_Atomic loop; /* NULL: tuner=off; kv-tuner may look before it is set */
 	const struct tuner_policy_ops *policy;
 	_Atomic uint32_t in_force;   /* packed; relaxed: it stands alone */
 

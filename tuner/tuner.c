@@ -292,6 +292,9 @@ static void decide(struct tuner *t, const struct tuner_window *w, struct tuner_d
 	if (!t->config.policy->adapts || t->failure) {
 		tuner_move(t, d, t->config.shipped, MODE_HOLD, TUNER_STAY,
 			   t->failure ? t->failure : "static settings");
+	} else if (w->flags & TUNER_WINDOW_FROZEN) {
+		t->last_known = false;
+		tuner_move(t, d, w->in_force, MODE_HOLD, TUNER_FREEZE, why);
 	} else if (why) {
 		t->last_known = false;
 		hold(t, d, TUNER_FREEZE, why);
@@ -304,7 +307,8 @@ static void decide(struct tuner *t, const struct tuner_window *w, struct tuner_d
 	}
 	if (t->ctx)
 		t->ctx->seen = w->index;
-	if (t->config.policy->adapts && w->index < t->unstable_until)
+	if (t->config.policy->adapts && w->index < t->unstable_until &&
+	    !(w->flags & TUNER_WINDOW_FROZEN))
 		tuner_move(t, d, t->config.shipped, MODE_HOLD, TUNER_FREEZE,
 			   "the load changes too often");
 }

@@ -60,6 +60,15 @@ one_line "a knob is one of"
 
 expect 1 "$KVFS" tune --record "$tmp/m/trace" "$tmp/m"
 one_line "cannot lie on a FUSE mount"
+# Nothing that is there is overwritten, and of an order that is refused nothing is done.
+echo mine >"$tmp/mine"
+expect 1 "$KVFS" tune --freeze --record "$tmp/mine" "$tmp/m"
+one_line "cannot make $tmp/mine: File exists"
+[ "$(cat "$tmp/mine")" = mine ] || fail "overwritten"
+expect 1 "$KVFS" tune --freeze --set lanes=99 "$tmp/m"
+tuner '.tuner.frozen == false' || fail "frozen by a refused order"
+expect 2 "$KVFS" tune --record "$tmp/$(printf '\377')" "$tmp/m"
+one_line "must be UTF-8"
 "$KVFS" tune --record "$tmp/trace" "$tmp/m" >"$tmp/out"
 load a
 load b

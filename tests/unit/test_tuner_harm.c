@@ -123,6 +123,32 @@ START_TEST(load_may_flip_each_window)
 }
 END_TEST
 
+/* While a load that flips has made it give up for a time, an operator sets something else. */
+START_TEST(frozen_beats_a_load_that_flips)
+{
+	struct tuner_settings s = tuner_settings_shipped, mine = tuner_settings_shipped;
+	struct tuner_decision d;
+	struct tuner_window w;
+	bool gave_up = false;
+
+	begin(&tuner_policy_bandit, SIM_SWITCH);
+	mine.level[TUNER_KNOB_LANES]--;
+	for (unsigned i = 0; i < 100; i++) {
+		trace->load_of[i] = i % 2;
+		sim_trace_window(trace, i, s, &w);
+		if (gave_up) {
+			w.flags = TUNER_WINDOW_FROZEN;
+			w.in_force = mine;
+		}
+		s = tuner_step(tuner, &w, &d);
+		ck_assert(!gave_up || tuner_settings_equal(s, mine));
+		gave_up |= d.why && strstr(d.why, "changes too often");
+	}
+	ck_assert(gave_up);
+	end();
+}
+END_TEST
+
 /* The limits tighten while it runs, to less than what is in force. */
 START_TEST(limits_may_tighten)
 {
@@ -282,6 +308,7 @@ int main(void)
 	tcase_add_test(t, limits_may_tighten);
 	tcase_add_test(t, what_is_asked_may_not_be_given);
 	tcase_add_test(t, frozen_means_still);
+	tcase_add_test(t, frozen_beats_a_load_that_flips);
 	tcase_add_test(t, library_may_fail);
 	tcase_add_test(t, a_policy_may_lie);
 	tcase_add_test(t, decisions_repeat);
