@@ -129,10 +129,11 @@ static void *client_main(void *arg)
 		uint64_t began = clock_mono_ns();
 		int err = client_do(c, op);
 
-		histogram_add(&r->latency, clock_mono_ns() - began);
-		r->ops++;
-		if (!err)
+		if (!err) {
+			histogram_add(&r->latency, clock_mono_ns() - began);
+			r->ops++;
 			continue;
+		}
 		r->errors++;
 		if (!r->first_errno)
 			r->first_errno = -err;

@@ -122,10 +122,11 @@ static int bench_do(struct bench_worker *w, enum bench_op op)
 
 static void bench_count(struct bench_worker *w, int err, uint64_t began_ns)
 {
-	histogram_add(&w->latency, clock_mono_ns() - began_ns);
-	w->ops++;
-	if (!err)
+	if (!err) {
+		histogram_add(&w->latency, clock_mono_ns() - began_ns);
+		w->ops++;
 		return;
+	}
 	w->errors++;
 	if (!w->first_errno)
 		w->first_errno = -err;
