@@ -60,7 +60,8 @@ static void client_destroy(struct client *c)
 static int client_get(struct client *c, uint64_t key)
 {
 	uint64_t got = 0;
-	int err = bench_engine_get(c->all->engine, key, c->buf, c->all->cfg->value_bytes, &got);
+	int err = bench_engine_get(c->all->engine, &c->caller, key, c->buf,
+				   c->all->cfg->value_bytes, &got);
 
 	c->result.bytes += got;
 	return err;

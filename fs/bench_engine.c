@@ -49,8 +49,10 @@ static void engine_op_complete(struct op *op, int err)
 	struct engine_op *o = (struct engine_op *)op;
 	struct fs_metrics *m = &o->engine->metrics;
 
-	metric_observe(m->commit_wait, clock_mono_ns() - o->queued_ns);
-	metric_observe(m->record_bytes, (uint64_t)op->head_len + op->data_len);
+	if (!err && op->head_len) {
+		metric_observe(m->commit_wait, clock_mono_ns() - o->queued_ns);
+		metric_observe(m->record_bytes, (uint64_t)op->head_len + op->data_len);
+	}
 	o->caller->err = err;
 	sem_post(&o->caller->answered);
 }
@@ -176,6 +178,22 @@ static int engine_submit(struct bench_engine *e, struct bench_caller *c, struct 
 	return c->err;
 }
 
+/* Until the record is committed: no get shows what may yet be lost. */
+static int engine_await(struct bench_engine *e, struct bench_caller *c, uint64_t lsn)
+{
+	struct engine_op *o;
+
+	if (lsn <= commit_point(e->node->commit))
+		return 0;
+	o = engine_op_new(e, c);
+	if (!o)
+		return -ENOMEM;
+	o->op.lsn = lsn;
+	commit_wait(e->node->commit, &o->op);
+	engine_wait(e, c);
+	return c->err;
+}
+
 static struct inode *engine_find_locked(struct store *st, uint64_t key)
 {
 	char name[BENCH_NAME_BYTES];
@@ -231,21 +249,24 @@ int bench_engine_create(struct bench_engine *e, struct bench_caller *c, uint64_t
 	return err ? err : engine_write(e, c, r.ino, 0, buf, bytes);
 }
 
-int bench_engine_get(struct bench_engine *e, uint64_t key, void *buf, size_t cap,
-		     uint64_t *ret_bytes)
+int bench_engine_get(struct bench_engine *e, struct bench_caller *c, uint64_t key, void *buf,
+		     size_t cap, uint64_t *ret_bytes)
 {
 	struct store *st = e->node->store;
 	struct value_ref refs[OP_DATA_IOV_MAX];
-	uint64_t covered = 0;
+	uint64_t covered = 0, lsn = 0;
 	uint8_t *p = buf;
 	struct inode *in;
-	int n = -ENOENT;
+	int n = -ENOENT, err;
 
 	store_lock(st);
 	in = engine_find_locked(st, key);
-	if (in)
+	if (in) {
 		n = value_refs(&in->u.value, 0, cap, refs, OP_DATA_IOV_MAX, &covered);
+		lsn = in->last_lsn;
+	}
 	store_unlock(st);
+	err = engine_await(e, c, lsn);
 	for (int i = 0; i < n; i++) {
 		if (refs[i].slot)
 			memcpy(p, refs[i].slot->data + refs[i].off, refs[i].len);
@@ -254,8 +275,8 @@ int bench_engine_get(struct bench_engine *e, uint64_t key, void *buf, size_t cap
 		p += refs[i].len;
 		value_ref_put(e->node->slab, &refs[i]);
 	}
-	if (n < 0)
-		return n;
+	if (n < 0 || err)
+		return n < 0 ? n : err;
 	*ret_bytes = covered;
 	return 0;
 }

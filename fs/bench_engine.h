@@ -43,9 +43,9 @@ int bench_engine_put(struct bench_engine *e, struct bench_caller *c, uint64_t ke
 		     size_t bytes);
 int bench_engine_create(struct bench_engine *e, struct bench_caller *c, uint64_t key,
 			const void *buf, size_t bytes);
-/* Copies the value to buf. Doesn't block. */
-int bench_engine_get(struct bench_engine *e, uint64_t key, void *buf, size_t cap,
-		     uint64_t *ret_bytes);
+/* Copies the value to buf; blocks until that is committed. */
+int bench_engine_get(struct bench_engine *e, struct bench_caller *c, uint64_t key, void *buf,
+		     size_t cap, uint64_t *ret_bytes);
 
 /*
  * prepare makes cfg's keys, and touches all memory between the nodes once. run has threads run
