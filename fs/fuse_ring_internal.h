@@ -32,7 +32,7 @@ struct ring {
 	struct io_uring uring;      /* its thread's alone */
 	bool uring_open;
 	int wake_fd;                /* eventfd, polled by the ring */
-	_Atomic bool woken;         /* wake_fd was written and not yet seen */
+	_Atomic bool woken;         /* wake_fd was written and not yet seen, or the thread looks anyway */
 	_Atomic(struct ring_entry *) answered; /* by other threads: a stack */
 	unsigned live;              /* entries the kernel has or we answer; its thread's alone */
 	/* records were queued since the last commit_drive(); its thread's alone */

@@ -135,7 +135,7 @@ struct link {
 	bool recalled;                 /* lend_lock: the borrower is to give it back */
 	int lend_err;                  /* lend_lock: what a borrower met; ends the session */
 
-	/* From the log; the link's thread's. */
+	/* From the log; the link's thread's, pump_wanted who has ep. */
 	uint8_t *read_buf;
 	size_t read_len, read_pos;
 	uint64_t read_lsn;      /* LSN of the record at read_pos */
@@ -147,7 +147,7 @@ struct link {
 	atomic_bool missed;     /* the leader found send_lock taken */
 
 	/* Written by one thread at a time, read by anyone; relaxed, but freed and acked: release by
-	 * the link's thread, acquire by the sender. */
+	 * who has ep, acquire by the sender. */
 	_Atomic uint64_t ring_freed, acked_lsn, applied_lsn, sent_lsn;
 	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
 	_Atomic uint64_t resync_done, resync_total, resync_rate, rtt_ns;
@@ -191,7 +191,7 @@ void link_hold_resync(struct link *l, uint64_t done, uint64_t total, uint64_t no
 void link_hold_end(struct link *l);
 
 /* link_send.c */
-void link_unlock(struct link *l); /* send_lock; the link's thread */
+void link_unlock(struct link *l); /* send_lock; who has ep */
 void link_send_begin(struct link *l, uint64_t next_lsn);
 void link_send_end(struct link *l);
 /* Sends from the log what the leader could not, as far as ring, window and credits allow. */
