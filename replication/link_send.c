@@ -173,8 +173,8 @@ static void link_post(void *ctx, struct op *const *ops, unsigned n)
 
 const struct commit_link_ops link_commit_ops = { .post = link_post };
 
-/* Who has the endpoint gives send_lock back, and learns whether the leader came meanwhile and left it
- * its records. */
+/* Who has the endpoint gives send_lock back, and learns whether the leader came meanwhile and left
+ * it its records. */
 void link_unlock(struct link *l)
 {
 	pthread_mutex_unlock(&l->send_lock);
