@@ -6,6 +6,10 @@
  * times the append itself (in a virtual machine 10 µs and more), so pages are mapped in steps of
  * PAGES_STEP_BYTES, as one huge page where the kernel can collapse them (tmpfs), else populated in
  * one call. For ordinary files only: contents are never changed. One thread at a time: the writer.
+ *
+ * Small pages of a file that nobody touched yet cost the most, even when they are merged: 5 ms for
+ * 2 MiB on such a machine, 0.1 ms once they were one huge page. So a pool on tmpfs is made of huge
+ * pages when it is created.
  */
 #include <stdint.h>
 
@@ -23,5 +27,11 @@ void pages_ahead_reach(struct pages_ahead *p, uint64_t end);
 
 /* The writer goes back to the beginning, or pages were dropped. */
 void pages_ahead_restart(struct pages_ahead *p);
+
+/*
+ * A new file's [begin, bytes), all zeros, in huge pages, where the kernel can make them; small ones
+ * else. -ENOSPC: the file system has no room left, the file is not whole.
+ */
+int pages_make_huge(int fd, uint64_t begin, uint64_t bytes);
 
 #endif

@@ -116,9 +116,9 @@ static int pool_make_durable(int dirfd, const char *name)
 }
 
 /*
- * On DAX the first store to a page of an allocated but unwritten extent waits for the file system's
- * journal, milliseconds each: so zeros are written over the whole pool here, where nobody waits for
- * an append.
+ * What makes the first append to a page dear is done here, where nobody waits for an append. On DAX
+ * the first store to a page of an allocated but unwritten extent waits for the file system's
+ * journal, milliseconds each: zeros are written over the whole pool. On tmpfs, see logdev_pages.h.
  */
 static int pool_write_out(int dirfd, const char *name, uint64_t size_bytes)
 {
@@ -134,6 +134,8 @@ static int pool_write_out(int dirfd, const char *name, uint64_t size_bytes)
 		rc = io_pwrite_full(fd, zero, len, (off_t)at);
 		at += len;
 	}
+	if (rc == 0 && on_tmpfs(fd))
+		rc = pages_make_huge(fd, HEADER_BYTES, size_bytes);
 	close(fd);
 	return rc;
 }
