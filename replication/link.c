@@ -7,6 +7,7 @@
 #include "common/thread.h"
 #include "replication/control.h"
 #include "replication/dial.h"
+#include "replication/transport_verbs.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -83,6 +84,7 @@ static int link_attempt(struct link *l)
 	const atomic_bool *stopping = &l->primary->stopping;
 	int fd, err;
 
+	verbs_devices_attend();
 	/* REFUSED stays visible while the next attempt is under way. */
 	if (l->refused_err == 0)
 		link_set_state(l, LINK_DIALING);

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "replication/control.h"
 #include "replication/dial.h"
+#include "replication/transport_verbs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -335,6 +336,7 @@ static int session_tick(struct link *l, uint64_t now)
 	int err = link_send_check(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now,
 				  &ages);
 
+	verbs_devices_attend();
 	if (err)
 		return link_fail(l, err, "cannot post: %s", strerror(-err));
 	if (now - l->last_heard_ns > half)

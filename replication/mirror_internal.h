@@ -107,6 +107,7 @@ struct mirror {
 	uint64_t heartbeats, ack_sequence, silent_ns, last_heard_ns;
 	bool ack_due;                    /* not sent yet, or nobody took it */
 	bool goodbye;                    /* the primary left in good order */
+	unsigned rounds;                 /* of the poll loop */
 	uint64_t stalled_since_ns;       /* 0: not waiting for room in the log */
 	uint64_t appended_since_look;    /* bytes; the log's fill is looked at now and then */
 	unsigned wanted_pool;            /* active pool + 1 a checkpoint was asked for, 0: none */

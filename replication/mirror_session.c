@@ -23,6 +23,7 @@
 #define MIRROR_RETRY_NS (2 * NSEC_PER_MSEC)
 #define MIRROR_SILENT_MIN_NS (3 * NSEC_PER_SEC)
 #define MIRROR_EVENTS 256
+#define MIRROR_ATTEND_ROUNDS 64 /* between looks at the clock that nothing else asks for */
 
 static bool mirror_leaving(const struct mirror *m)
 {
@@ -331,6 +332,8 @@ static int mirror_round(struct mirror *m)
 		return err ? err : flushed;
 	if (m->ack_due)
 		mirror_ack_send(m);
+	if (++m->rounds % MIRROR_ATTEND_ROUNDS == 0 || n == 0)
+		verbs_devices_attend();
 	if (n > 0 && !m->stalled_since_ns) {
 		m->last_heard_ns = 0;
 		return 0;
@@ -392,8 +395,12 @@ static struct mirror_caller *mirror_next_caller(struct mirror *m)
 
 	pthread_mutex_lock(&m->lock);
 	m->connected = false;
-	while (!m->caller && !atomic_load_explicit(&m->stopping, memory_order_relaxed))
+	while (!m->caller && !atomic_load_explicit(&m->stopping, memory_order_relaxed)) {
 		thread_cond_wait_until(&m->changed, &m->lock, clock_mono_ns() + NSEC_PER_SEC);
+		pthread_mutex_unlock(&m->lock);
+		verbs_devices_attend();
+		pthread_mutex_lock(&m->lock);
+	}
 	if (!atomic_load_explicit(&m->stopping, memory_order_relaxed)) {
 		c = m->caller;
 		m->caller = NULL;

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "replication/control.h"
+#include "replication/transport_verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,6 +112,7 @@ static int resync_receive_files(struct resync *r)
 	int err;
 
 	for (;;) {
+		verbs_devices_attend();
 		err = control_recv(r->control, r->buf, REPL_DATA_BYTES_MAX,
 				   clock_mono_ns() + RESYNC_FRAME_NS, &r->m->leave, &f);
 		if (err)

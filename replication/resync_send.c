@@ -12,6 +12,7 @@
 #include "common/diag.h"
 #include "common/io.h"
 #include "replication/control.h"
+#include "replication/transport_verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -144,6 +145,7 @@ static int resync_send_bytes(struct link *l, int fd, int file, uint64_t bytes, u
 		uint64_t sum, elapsed;
 		int err = io_pread_full(file, l->read_buf, n, (off_t)done);
 
+		verbs_devices_attend();
 		if (!err)
 			err = resync_send_frame(l, fd, REPL_RESYNC_DATA, l->read_buf, n);
 		if (err)

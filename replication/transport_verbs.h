@@ -3,7 +3,8 @@
 #define KVFS_REPLICATION_TRANSPORT_VERBS_H
 /*
  * What others ask of the verbs transport besides its ops: whether this machine has a device that
- * it could use. Reads /sys only: opens no device, so it may be called before a fork.
+ * it could use (reads /sys only: opens no device, so it may be called before a fork), and whether one
+ * that it has open is being taken away.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,6 +29,13 @@ int verbs_choice_parse(const char *text, struct verbs_choice *ret_choice);
  * device), -ENETDOWN (no active port), -EADDRNOTAVAIL (no address).
  */
 int verbs_available(const char *device, char *text, size_t cap);
+
+/*
+ * Lets go of devices that are being taken away: until this process has, the kernel waits. Looks at
+ * most four times a second, however often it is called. Any thread, often; no lock of the caller's
+ * may be one that region_pool_set_registrar takes.
+ */
+void verbs_devices_attend(void);
 
 /* The text in memory that fits an errno of the RDMA side: its cause and the remedy; NULL: none
  * known. */

@@ -21,6 +21,17 @@ struct reception {
 	uint8_t token[VERBS_TOKEN_BYTES];
 };
 
+/* The process has opened the device: from now on it hears when that is taken away. */
+static int device_hold(struct rdma_cm_id *id)
+{
+	struct verbs_pd *pd;
+	int err = verbs_pd_get(id, &pd);
+
+	if (!err)
+		verbs_pd_put(pd, false);
+	return err;
+}
+
 static int listen_on(struct reception *c, union verbs_address *a)
 {
 	int err;
@@ -34,8 +45,11 @@ static int listen_on(struct reception *c, union verbs_address *a)
 	/* Bound to an address without a device behind it, it would hear nothing. */
 	if (rdma_bind_addr(c->listener, &a->sa) == 0 && c->listener->verbs &&
 	    rdma_listen(c->listener, TRANSPORT_LANES_MAX) == 0)
+		err = device_hold(c->listener);
+	else
+		err = c->listener->verbs ? -errno : -ENODEV;
+	if (!err)
 		return 0;
-	err = c->listener->verbs ? -errno : -ENODEV;
 	rdma_destroy_id(c->listener);
 	c->listener = NULL;
 	return err;

@@ -16,17 +16,16 @@
 #define RETRY_COUNT 5
 #define RNR_RETRY_COUNT 6
 
-int verbs_channel_open(struct verbs_ep *ep)
+struct rdma_event_channel *verbs_event_channel_open(void)
 {
-	int flags;
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	int flags = channel ? fcntl(channel->fd, F_GETFL) : -1;
 
-	ep->channel = rdma_create_event_channel();
-	if (!ep->channel)
-		return errno ? -errno : -ENODEV;
-	flags = fcntl(ep->channel->fd, F_GETFL);
-	if (flags < 0 || fcntl(ep->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return -errno;
-	return 0;
+	if (channel && (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)) {
+		rdma_destroy_event_channel(channel);
+		channel = NULL;
+	}
+	return channel;
 }
 
 /* What the peer says on the control connection while lanes are set up: only that it gives up. */

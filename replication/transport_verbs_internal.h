@@ -148,12 +148,11 @@ int verbs_address_pick(const struct verbs_choice *c, union verbs_address *ret_a,
 bool verbs_choice_any(const struct verbs_choice *c);
 
 /* transport_verbs_memory.c */
-/* The protection domain of the device that id is bound to; the same for all who ask. -errno. */
+/* The protection domain of the device that id is bound to; the same for all who ask. It stays until
+ * the device is taken away. -errno. */
 int verbs_pd_get(struct rdma_cm_id *id, struct verbs_pd **ret_pd);
 /* device_gone: with its last user the process lets go of the device. */
 void verbs_pd_put(struct verbs_pd *pd, bool device_gone);
-/* Has rdma_cm look which devices are left and forget those that are gone. */
-void verbs_devices_close_gone(void);
 struct ibv_pd *verbs_pd_handle(struct verbs_pd *pd);
 /* Has the pool's regions registered, in the background. False: they are with another device in
  * use. */
@@ -182,7 +181,8 @@ int verbs_send_status(int fd, int err, uint64_t deadline_ns);
 int verbs_recv_status(int fd, uint64_t deadline_ns);
 
 /* transport_verbs_cm.c */
-int verbs_channel_open(struct verbs_ep *ep);
+/* A channel whose rdma_get_cm_event never waits. NULL: errno says why. */
+struct rdma_event_channel *verbs_event_channel_open(void);
 /* The next event, to be acked. -ETIMEDOUT; -ECONNABORTED, -ECONNRESET, -EPROTO: what control_fd
  * says meanwhile. */
 int verbs_cm_wait(struct verbs_ep *ep, int control_fd, uint64_t deadline_ns,

@@ -3,8 +3,8 @@
  * Protection domains, and the arena's memory registered with one of them. rdma_cm opens each
  * device once for the whole process, so one domain a device serves all endpoints, and a region
  * is registered once, however many mirrors there are. Registering is the region pool's thread's;
- * here only the key of a region is looked up. The pool keeps its registrations when the last
- * endpoint closes: after a lost connection they are still there.
+ * here only the key of a region is looked up. Domain and registrations stay when the last endpoint
+ * closes: after a lost connection they are still there. They go with their device.
  *
  * Threads: any. One lock for the table and the attachment, a leaf but for
  * region_pool_set_registrar under it.
@@ -17,15 +17,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ATTEND_NS (250 * NSEC_PER_MSEC)
+
 /* rdma_cm closes the context of a device that was taken away when its last id goes: the anchor is
- * an id of our own, so that the context outlives what we made with it. */
+ * an id of our own, so that the context outlives what we made with it. By the anchor we also hear
+ * that the device is taken away while no endpoint is open. */
 struct verbs_pd {
 	struct ibv_context *verbs;
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *anchor;
 	struct ibv_pd *pd;
 	unsigned users;
-	bool registers; /* the attached pool's regions are registered with it */
 	bool gone;      /* the device was taken away */
 	struct verbs_pd *next;
 };
@@ -88,7 +90,7 @@ static int anchor_hold(struct verbs_pd *pd, struct rdma_cm_id *id)
 		a.in6.sin6_port = 0;
 	else
 		a.in.sin_port = 0;
-	pd->channel = rdma_create_event_channel();
+	pd->channel = verbs_event_channel_open();
 	if (!pd->channel || rdma_create_id(pd->channel, &pd->anchor, NULL, RDMA_PS_TCP) != 0 ||
 	    rdma_bind_addr(pd->anchor, &a.sa) != 0)
 		return errno ? -errno : -EIO;
@@ -137,24 +139,6 @@ int verbs_pd_get(struct rdma_cm_id *id, struct verbs_pd **ret_pd)
 	return err;
 }
 
-void verbs_pd_put(struct verbs_pd *pd, bool device_gone)
-{
-	if (!pd)
-		return;
-	pthread_mutex_lock(&verbs_lock);
-	pd->gone |= device_gone;
-	if (--pd->users == 0 && !pd->registers)
-		pd_free(pd);
-	pthread_mutex_unlock(&verbs_lock);
-}
-
-void verbs_devices_close_gone(void)
-{
-	struct ibv_context **list = rdma_get_devices(NULL);
-
-	if (list)
-		rdma_free_devices(list);
-}
 
 struct ibv_pd *verbs_pd_handle(struct verbs_pd *pd)
 {
@@ -197,11 +181,8 @@ static void registrar_gone(void *ctx)
 	struct verbs_pd *pd = ctx;
 
 	pthread_mutex_lock(&verbs_lock);
-	pd->registers = false;
 	if (attached.pd == pd)
 		attached.pool = NULL, attached.pd = NULL;
-	if (pd->users == 0)
-		pd_free(pd);
 	pthread_mutex_unlock(&verbs_lock);
 }
 
@@ -216,16 +197,79 @@ static const struct region_registrar_ops verbs_registrar = {
  * with. */
 static void attachment_end_locked(void)
 {
-	struct verbs_pd *old = attached.pd;
-
-	if (!old)
+	if (!attached.pd)
 		return;
 	region_pool_set_registrar(attached.pool, NULL, NULL);
 	attached.pool = NULL;
 	attached.pd = NULL;
-	old->registers = false;
-	if (old->users == 0)
-		pd_free(old);
+}
+
+/* A device that was taken away and that nobody uses any more: the process lets go of it. */
+static bool pd_settle_locked(struct verbs_pd *pd)
+{
+	if (!pd->gone || pd->users > 0)
+		return false;
+	if (attached.pd == pd)
+		attachment_end_locked();
+	pd_free(pd);
+	return true;
+}
+
+/* Has rdma_cm look which devices are left and forget those that are gone. */
+static void forget_gone_devices(void)
+{
+	struct ibv_context **list = rdma_get_devices(NULL);
+
+	if (list)
+		rdma_free_devices(list);
+}
+
+void verbs_pd_put(struct verbs_pd *pd, bool device_gone)
+{
+	bool left;
+
+	if (!pd)
+		return;
+	pthread_mutex_lock(&verbs_lock);
+	pd->gone |= device_gone;
+	pd->users--;
+	left = pd_settle_locked(pd);
+	pthread_mutex_unlock(&verbs_lock);
+	if (left)
+		forget_gone_devices();
+}
+
+/* What rdma_cm says of the device; endpoints in it hear the same themselves. */
+static void anchor_attend_locked(struct verbs_pd *pd)
+{
+	struct rdma_cm_event *ev;
+
+	while (rdma_get_cm_event(pd->channel, &ev) == 0) {
+		pd->gone |= ev->event == RDMA_CM_EVENT_DEVICE_REMOVAL;
+		rdma_ack_cm_event(ev);
+	}
+}
+
+void verbs_devices_attend(void)
+{
+	static _Atomic uint64_t looked_ns;
+	uint64_t now_ns = transport_now_ns();
+	struct verbs_pd *pd, *next;
+	bool left = false;
+
+	/* relaxed: at worst two threads look at once */
+	if (now_ns - atomic_load_explicit(&looked_ns, memory_order_relaxed) < ATTEND_NS)
+		return;
+	atomic_store_explicit(&looked_ns, now_ns, memory_order_relaxed);
+	pthread_mutex_lock(&verbs_lock);
+	for (pd = verbs_pds; pd; pd = next) {
+		next = pd->next;
+		anchor_attend_locked(pd);
+		left |= pd_settle_locked(pd);
+	}
+	pthread_mutex_unlock(&verbs_lock);
+	if (left)
+		forget_gone_devices();
 }
 
 bool verbs_memory_attach(struct region_pool *pool, struct verbs_pd *pd)
@@ -240,7 +284,6 @@ bool verbs_memory_attach(struct region_pool *pool, struct verbs_pd *pd)
 			attachment_end_locked();
 			attached.pool = pool;
 			attached.pd = pd;
-			pd->registers = true;
 			region_pool_set_registrar(pool, &verbs_registrar, pd);
 		}
 	}

@@ -40,7 +40,8 @@ struct verbs_ep *verbs_ep_alloc(const struct transport_params *p, const char **r
 	*ret_why = "the device is not written NAME, NAME:PORT or NAME:PORT:GID";
 	err = verbs_choice_parse(p->device ? p->device : "", &ep->choice);
 	if (!err) {
-		err = verbs_channel_open(ep);
+		ep->channel = verbs_event_channel_open();
+		err = ep->channel ? 0 : errno ? -errno : -ENODEV;
 		if (err)
 			*ret_why = verbs_why(err == -ENOENT || err == -EACCES ? err : -ENODEV,
 					     "cannot open the RDMA connection manager");
@@ -165,8 +166,6 @@ void verbs_close(struct transport_ep *base)
 	if (ep->comp)
 		(void)ibv_destroy_comp_channel(ep->comp);
 	verbs_pd_put(ep->pd, ep->device_gone);
-	if (ep->device_gone)
-		verbs_devices_close_gone();
 	if (ep->channel)
 		rdma_destroy_event_channel(ep->channel);
 	if (ep->epoll_fd >= 0)

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The RDMA device of the primary is taken away under load: tcp takes over, and verbs again when the device returns. Lanes
-# of a link that loses packets stay up. In one guest that has none, auto says what it found and an address that insists
-# is an error with a remedy.
+# of a link that loses packets stay up. A device goes as well where no lane is open in it: the link has fallen back to
+# tcp, or nobody calls. In one guest that has none, auto says what it found and an address that insists is an error with
+# a remedy.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 
@@ -45,7 +46,19 @@ wait_for 'over verbs' 120
 write_some again
 wait_for 'over verbs' 60
 [ "$(digest 1 /mnt/kv)" = "$(digest 2 /root/v)" ] || fail "the mirror's state is not the primary's"
+
+# of the other side: then of the primary's without a lane in it
+vm_timeout=60 must 2 'rdma link del rxe0'
+wait_for 'over tcp' 60
+vm_timeout=60 must 1 'rdma link del rxe0'
+write_some neither
+must 2 'rdma link add rxe0 type rxe netdev eth0'
+must 1 'rdma link add rxe0 type rxe netdev eth0'
+wait_for 'over verbs' 200
 must 1 "'$KVFS' umount /mnt/kv"
+# a mirror that nobody calls
+vm_timeout=60 must 2 'rdma link del rxe0'
+must 2 'rdma link add rxe0 type rxe netdev eth0'
 
 must 1 'rdma link del rxe0'
 must 1 "'$KVFS' mount -o arena=64M,ack_timeout=18,mirror=10.77.0.2:7000 /root/v /mnt/kv" >"$tmp/out" 2>&1
