@@ -121,6 +121,10 @@ static void status_print_link(const json_t *l)
 		       units_format_size(status_u64(l, NULL, "resync_done_bytes"), a),
 		       units_format_size(status_u64(l, NULL, "resync_total_bytes"), b),
 		       units_format_size(status_u64(l, NULL, "resync_rate_bytes"), c));
+	if (json_is_object(json_object_get(l, "load")))
+		printf(", its CPU %.0f %%, log %.0f %% full",
+		       100 * json_number_value(json_object_get(json_object_get(l, "load"), "cpu")),
+		       100 * json_number_value(json_object_get(json_object_get(l, "load"), "log")));
 	if (status_u64(l, NULL, "held_from_lsn"))
 		printf(", the log is held for it from LSN %llu",
 		       (unsigned long long)status_u64(l, NULL, "held_from_lsn"));

@@ -180,11 +180,18 @@ static void collect_link(struct node *n, unsigned i, const struct link_stats *s)
 		[NL_RTT] = s->rtt_ns,
 		[NL_HELD_FROM] = s->held_from_lsn,
 		[NL_PACE] = s->pace_bytes,
+		[NL_LOAD_AGE] = s->load_age_ns,
+		[NL_LOAD_LAG] = s->load_apply_lag,
+		[NL_LOADS] = s->loads,
+		[NL_LOADS_REBUILT] = s->loads_rebuilt,
 	};
 	unsigned k;
 
 	for (k = 0; k < NL_COUNT; k++)
 		metric_set(n->figures->link[i].figure[k], values[k]);
+	metric_set_real(n->figures->link[i].figure[NL_LOAD_CPU], s->load_cpu_permille / 1000.0);
+	metric_set_real(n->figures->link[i].figure[NL_LOAD_LOG], s->load_log_permille / 1000.0);
+	metric_set_real(n->figures->link[i].figure[NL_LOAD_RING], s->load_ring_permille / 1000.0);
 	for (k = 0; k < LINK_STATES; k++)
 		metric_set(n->figures->link[i].state[k], s->state == (enum link_state)k);
 }

@@ -154,6 +154,19 @@ const struct metrics_def node_link_metric_defs[NL_COUNT] = {
 		"The log is kept for the mirror from here on; 0: it is not."),
 	LINK_GAUGE(NL_PACE, "kvfs_mirror_pace_bytes_per_second",
 		"What catching up leaves to the writers; 0: they are not slowed."),
+	LINK_GAUGE_NS(NL_LOAD_AGE, "kvfs_mirror_load_age_seconds",
+		"Since the mirror last told its load, or the session began; 0: no session."),
+	LINK_GAUGE(NL_LOAD_CPU, "kvfs_mirror_load_cpu_ratio",
+		"CPU use of the mirror's process as it tells; 1: one processor."),
+	LINK_GAUGE(NL_LOAD_LOG, "kvfs_mirror_load_log_ratio",
+		"Its log's active pool in use, as it tells."),
+	LINK_GAUGE(NL_LOAD_RING, "kvfs_mirror_load_ring_ratio",
+		"Most of its ring in use of late, as it tells."),
+	LINK_GAUGE(NL_LOAD_LAG, "kvfs_mirror_load_apply_lag_records",
+		"Most records received and not executed of late, as it tells."),
+	LINK_COUNTER(NL_LOADS, "kvfs_mirror_loads_total", "Times that it told its load."),
+	LINK_COUNTER(NL_LOADS_REBUILT, "kvfs_mirror_load_ways_total",
+		"Times that its load stayed away and a new way was made for it (verbs)."),
 };
 
 const struct metrics_def node_link_state_def =

@@ -203,6 +203,18 @@ static const char *status_protocol(unsigned protocol)
 	return protocol == COMMIT_PROTOCOL_A ? "A" : protocol == COMMIT_PROTOCOL_B ? "B" : "C";
 }
 
+/* What the mirror told of itself; null: nothing yet. */
+static json_t *status_load_json(const struct link_stats *s)
+{
+	if (!s->load_known)
+		return json_null();
+	return json_pack("{s:I, s:f, s:f, s:f, s:I, s:I, s:I}", "age_ns", JI(s->load_age_ns), "cpu",
+			 s->load_cpu_permille / 1000.0, "log", s->load_log_permille / 1000.0,
+			 "ring", s->load_ring_permille / 1000.0, "apply_lag_records",
+			 JI(s->load_apply_lag), "received", JI(s->loads), "new_ways",
+			 JI(s->loads_rebuilt));
+}
+
 static json_t *status_links_json(struct node *n, const struct metrics_snapshot *snap)
 {
 	struct link_stats stats[OPTIONS_MIRRORS_MAX];
@@ -216,6 +228,7 @@ static json_t *status_links_json(struct node *n, const struct metrics_snapshot *
 				      "last_error", stats[i].last_error, "ended_why",
 				      stats[i].ended_why, "ended_ns", JI(stats[i].ended_ns));
 
+		json_object_set_new(j, "load", status_load_json(&stats[i]));
 		json_array_append_new(list, status_add(j, snap, status_link, stats[i].addr));
 	}
 	return list;

@@ -12,6 +12,7 @@
  * link_transport.c  which transport: what the address says, or what both ends have
  * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
  *                 from the log
+ * link_load.c     what the mirror says of its own load
  * link_metrics.c  how long acknowledgements take, retries
  * primary_knobs.c  what may be changed while links run
  *
@@ -23,6 +24,7 @@
 #include "replication/ack.h"
 #include "replication/handshake.h"
 #include "replication/link_metrics.h"
+#include "replication/load.h"
 #include "replication/primary.h"
 #include "replication/transport.h"
 
@@ -33,6 +35,7 @@
 #define LINK_BATCH_IOV (LINK_BATCH_POSTS * 4)
 #define LINK_READ_BYTES (2U << 20) /* more than RECORD_BYTES_MAX */
 #define LINK_HEARTBEAT_NS (150ULL * 1000 * 1000)
+#define LINK_LOAD_SILENT_NS (2ULL * 1000 * 1000 * 1000)
 #define LINK_ERROR_BYTES 400
 
 struct primary {
@@ -90,6 +93,15 @@ struct link_hold {
 	uint64_t last_done, rate;         /* a second: records in a catch-up, bytes in a resync */
 };
 
+/* Written by who has ep, all but silent_since_ns under primary.lock, which others need to read. */
+struct link_load {
+	struct load newest;       /* of the session; any: there is one */
+	bool any;
+	uint64_t heard_ns;        /* of it, or when the session began */
+	uint64_t taken, rebuilt;  /* of all sessions */
+	uint64_t silent_since_ns; /* heard, or the transport was told, or the session began */
+};
+
 enum link_owner { LINK_OWN, LINK_LENT, LINK_BORROWED };
 
 struct link {
@@ -123,6 +135,7 @@ struct link {
 	struct commit_link *commit_link;
 	struct handshake_welcome welcome;
 	bool in_sync, joining;
+	struct link_load load;
 	bool told_sync;         /* what the mirror was last told of in_sync */
 	uint64_t last_heard_ns, last_beat_ns;
 	uint64_t beats_sent, beats_seen;
@@ -182,6 +195,12 @@ int link_session_poll(struct link *l, uint64_t timeout_ns);
 bool link_lend(struct link *l, uint64_t timeout_ns, int *ret_err);
 void link_recall(struct link *l);
 void link_posted(struct link *l);
+
+/* link_load.c. notice: a REPL_IMM_LOAD came. tick: every SESSION_TICK_NS. Whoever has ep. */
+void link_load_begin(struct link *l);
+void link_load_notice(struct link *l);
+void link_load_tick(struct link *l, uint64_t now_ns);
+void link_load_stats_locked(const struct link *l, struct link_stats *s);
 
 /* link_hold.c. done: what the mirror has taken so far: the LSN it acknowledged, in a resync bytes
  * of the image, of total. */

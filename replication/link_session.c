@@ -95,7 +95,7 @@ static int session_connect(struct link *l, int fd)
 	struct transport_params params = {
 		.lanes = l->welcome.lanes < l->primary->cfg.lanes_open ?
 				 l->welcome.lanes : l->primary->cfg.lanes_open,
-		.window_bytes = REPL_ACK_WINDOW_BYTES,
+		.window_bytes = REPL_PRIMARY_WINDOW_BYTES,
 		.deadline_ns = clock_mono_ns() + transport_setup_ns(l->primary->cfg.lanes_open),
 		.poll_us = primary_get_knobs(l->primary).poll_us,
 		.ack_timeout = l->primary->cfg.ack_timeout,
@@ -153,6 +153,7 @@ static int session_begin(struct link *l)
 	l->beats_sent = l->beats_seen = 0;
 	l->last_heard_ns = clock_mono_ns();
 	l->last_beat_ns = 0;
+	link_load_begin(l);
 	link_metrics_begin(&l->times, l->tops->name);
 	err = link_keep_begin(l);
 	if (err)
@@ -297,6 +298,9 @@ static int session_notice(struct link *l, const struct transport_event *ev)
 	switch (ev->imm) {
 	case TRANSPORT_IMM_ACK:
 		return 0;
+	case REPL_IMM_LOAD:
+		link_load_notice(l);
+		return 0;
 	case REPL_IMM_GOODBYE:
 		return link_fail(l, -ECONNRESET, "the mirror left");
 	default:
@@ -349,6 +353,7 @@ static int session_tick(struct link *l, uint64_t now)
 		return link_fail(l, -EAGAIN, "RDMA can be had again");
 	if (ages.stuck_ns > stuck)
 		return link_fail(l, -ETIMEDOUT, "the mirror takes no more records");
+	link_load_tick(l, now);
 	link_hold_catchup(l, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed), now);
 	if (now - l->last_beat_ns >= LINK_HEARTBEAT_NS) {
 		l->last_beat_ns = now;

@@ -9,12 +9,14 @@
  * mirror_session.c  "kv-mirror": welcome, resync, lanes, the poll loop, acknowledgements
  * mirror_rx.c       notice → checked record → LSN order
  * mirror_apply.c    run → log → store
+ * mirror_load.c     what the primary is told of our load
  *
  * lock guards what the two threads share; it is a leaf and never held over a call out. All else is
  * kv-mirror's.
  */
 #include "replication/ack.h"
 #include "replication/handshake.h"
+#include "replication/load.h"
 #include "replication/mirror.h"
 #include "replication/transport.h"
 
@@ -29,6 +31,7 @@
 #define MIRROR_COPY_BYTES (4U << 20)
 /* The last of a run begins below that; behind it there is room to check one that may not join. */
 #define MIRROR_COPY_CAPACITY (MIRROR_COPY_BYTES + 2 * (RECORD_BYTES_MAX + TRANSPORT_IMM_UNIT))
+#define MIRROR_LOAD_NS (250ULL * 1000 * 1000)
 #define MIRROR_RING_BYTES_DEFAULT (64ULL << 20)
 
 /* A caller that has proved the key, on its way from kv-listen to kv-mirror. */
@@ -56,6 +59,12 @@ struct mirror_run {
 	uint64_t bytes;
 	struct record records[MIRROR_RUN_RECORDS];
 	struct iovec iov[MIRROR_RUN_RECORDS];
+};
+
+/* Since the primary was last told, told_ns: process CPU time then, most since. */
+struct mirror_load {
+	uint64_t told_ns, cpu_ns, most_lag, most_ring, sequence;
+	uint8_t buf[sizeof(struct repl_load)];
 };
 
 struct mirror {
@@ -113,6 +122,7 @@ struct mirror {
 	unsigned wanted_pool;            /* active pool + 1 a checkpoint was asked for, 0: none */
 	struct mirror_slot *slots;       /* REPL_WINDOW_RECORDS, by LSN */
 	struct mirror_run run;
+	struct mirror_load load;
 	/* one a sequence number, as the window's slots: a transport may read them
 	 * after post returned */
 	uint8_t ack_bufs[REPL_ACK_SLOTS][sizeof(struct repl_ack)];
@@ -158,6 +168,11 @@ int mirror_rx_pull(struct mirror *m);
 /* mirror_apply.c: logs, acknowledges and applies the run, if there is one. 0 also when the log has
  * no room for now (stalled_since_ns is set). Errors as above; -EIO after mirror_fail_for_good. */
 int mirror_flush(struct mirror *m);
+
+/* mirror_load.c. note: before a flush, while the ring is fullest. tell: once in MIRROR_LOAD_NS. */
+void mirror_load_begin(struct mirror *m);
+void mirror_load_note(struct mirror *m);
+void mirror_load_tell(struct mirror *m, uint64_t now_ns);
 
 /* resync_recv.c: all frames after RESYNC_BEGIN. */
 int resync_receive(struct mirror *m, int fd, const void *begin, size_t len);

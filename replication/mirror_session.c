@@ -326,14 +326,17 @@ static int mirror_round(struct mirror *m)
 	m->round_ns = n > 0 && m->stage_mirror ? clock_mono_ns() : 0;
 	for (int i = 0; !err && i < n; i++)
 		err = mirror_event(m, &ev[i]);
+	mirror_load_note(m);
 	/* Also after an error: what came before it is whole and in order. */
 	flushed = mirror_flush(m);
 	if (err || flushed)
 		return err ? err : flushed;
 	if (m->ack_due)
 		mirror_ack_send(m);
-	if (++m->rounds % MIRROR_ATTEND_ROUNDS == 0 || n == 0)
+	if (++m->rounds % MIRROR_ATTEND_ROUNDS == 0 || n == 0) {
 		verbs_devices_attend();
+		mirror_load_tell(m, clock_mono_ns());
+	}
 	if (n > 0 && !m->stalled_since_ns) {
 		m->last_heard_ns = 0;
 		return 0;
@@ -355,6 +358,7 @@ static void mirror_stream(struct mirror *m)
 	m->last_heard_ns = 0;
 	m->ack_due = m->goodbye = false;
 	mirror_rx_reset(m);
+	mirror_load_begin(m);
 	while (!err && !m->goodbye && !mirror_leaving(m))
 		err = mirror_round(m);
 	if (!err && !m->goodbye) {

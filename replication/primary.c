@@ -211,6 +211,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 	/* An estimate: records behind times the mean size so far. */
 	if (sent_records)
 		s->lag_bytes = s->lag_records * (s->sent_bytes / sent_records);
+	link_load_stats_locked(l, s);
 	addr_format(&l->addr, s->addr, sizeof(s->addr));
 	memcpy(s->transport, l->transport, sizeof(s->transport));
 	memcpy(s->transport_note, l->transport_note, sizeof(s->transport_note));

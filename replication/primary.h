@@ -112,6 +112,12 @@ struct link_stats {
 	unsigned lanes_draining; /* do not, and have some that are not acknowledged */
 	unsigned knobs;          /* TRANSPORT_KNOB_*, of the session's transport */
 	uint64_t rtt_ns; /* of the last heartbeat */
+	/* What the mirror says of its own load (load_format.h): the newest, when it came (or the
+	 * session began); all 0 without a session. */
+	bool load_known;
+	uint64_t load_age_ns, load_apply_lag;
+	unsigned load_cpu_permille, load_log_permille, load_ring_permille;
+	uint64_t loads, loads_rebuilt; /* that came; new ways for them, after silence */
 };
 unsigned primary_stats(struct primary *p, struct link_stats *ret_stats, unsigned max);
 const char *link_state_name(enum link_state s);

@@ -42,6 +42,11 @@
 #define REPL_ACK_WINDOW_BYTES 4096
 #define REPL_ACK_SLOT_BYTES 128
 #define REPL_ACK_SLOTS (REPL_ACK_WINDOW_BYTES / REPL_ACK_SLOT_BYTES)
+/* Behind them slots for the mirror's load (load_format.h), where that does not come by datagrams. */
+#define REPL_LOAD_SLOTS 4
+#define REPL_LOAD_SLOT_BYTES 128
+#define REPL_PRIMARY_WINDOW_BYTES (2 * REPL_ACK_WINDOW_BYTES)
+static_assert(REPL_LOAD_SLOTS * REPL_LOAD_SLOT_BYTES <= REPL_ACK_WINDOW_BYTES, "load slots");
 /* Immediate value of a notice without bytes: the sender leaves in good order. */
 #define REPL_IMM_GOODBYE 0xFFFFFF02U
 /* From the primary, always on lane 0, so that they stay in order: from now on nothing is
@@ -49,6 +54,13 @@
 #define REPL_IMM_IN_SYNC 0xFFFFFF03U
 #define REPL_IMM_OUT_OF_SYNC 0xFFFFFF04U
 #define REPL_SYNC_LANE 0
+/* From the mirror: its load is in the slot of its sequence number. */
+#define REPL_IMM_LOAD 0xFFFFFF05U
+
+static inline uint64_t load_slot_offset(uint64_t sequence)
+{
+	return REPL_ACK_WINDOW_BYTES + sequence % REPL_LOAD_SLOTS * REPL_LOAD_SLOT_BYTES;
+}
 
 enum repl_frame_type {
 	REPL_HELLO = 1,

@@ -87,14 +87,10 @@ static int recv_offer(struct reception *c, const struct transport_params *p, con
 	*ret_why = "the primary sent no offer of lanes";
 	if (r < 0)
 		return r;
-	base->lanes = get_be16(o.lanes);
-	base->remote_bytes = get_be64(o.window_bytes);
-	if (get_be32(o.magic) != VERBS_MAGIC_OFFER || get_be16(o.version) != VERBS_FORMAT_VERSION ||
-	    transport_check_shape(base->lanes, base->remote_bytes) < 0) {
-		*ret_why = "the primary's offer of lanes makes no sense";
-		base->lanes = 0;
-		return -EPROTO;
-	}
+	*ret_why = "the primary's offer of lanes makes no sense";
+	r = verbs_offer_decode(&o, &base->lanes, &base->remote_bytes);
+	if (r < 0)
+		return r;
 	if (base->lanes > p->lanes)
 		base->lanes = p->lanes;
 	return 0;
@@ -137,12 +133,10 @@ static struct verbs_lane *lane_of_request(struct reception *c, const struct rdma
 	struct verbs_lane_hello h;
 	unsigned lane;
 
-	if (!ev->param.conn.private_data || ev->param.conn.private_data_len < sizeof(h))
+	if (verbs_hello_decode(ev->param.conn.private_data, ev->param.conn.private_data_len, &h) < 0)
 		return NULL;
-	memcpy(&h, ev->param.conn.private_data, sizeof(h));
 	lane = get_be16(h.lane);
-	if (get_be32(h.magic) != VERBS_MAGIC_LANE || get_be16(h.version) != VERBS_FORMAT_VERSION ||
-	    lane >= c->ep->base.lanes || c->ep->lane[lane].id || !token_equal(h.token, c->token))
+	if (lane >= c->ep->base.lanes || c->ep->lane[lane].id || !token_equal(h.token, c->token))
 		return NULL;
 	verbs_target_decode(&c->ep->lane[lane], &h.target);
 	return &c->ep->lane[lane];

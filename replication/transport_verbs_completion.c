@@ -35,6 +35,10 @@ static int receive_came(struct verbs_lane *l, const struct ibv_wc *wc, struct tr
 	imm = ntohl(wc->imm_data);
 	if (imm == VERBS_IMM_CREDIT)
 		return credit_came(l);
+	if (imm == VERBS_IMM_OFFER || imm == VERBS_IMM_ANSWER)
+		return l->index != 0	      ? -EPROTO :
+		       imm == VERBS_IMM_OFFER ? verbs_datagram_offered(l->ep) :
+						verbs_datagram_answered(l->ep);
 	l->taken++;
 	/* How long the record is, it says itself. */
 	sink_add_notice(s, l->index, imm, 0, 0);

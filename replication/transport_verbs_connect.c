@@ -62,11 +62,9 @@ static int recv_answer(struct dial *d, const struct transport_params *p)
 		       sizeof(a) - sizeof(struct verbs_status), p->deadline_ns);
 	if (r < 0)
 		return r;
-	if (get_be32(a.magic) != VERBS_MAGIC_ANSWER ||
-	    get_be16(a.version) != VERBS_FORMAT_VERSION ||
-	    transport_check_shape(get_be16(a.lanes), get_be64(a.window_bytes)) < 0 ||
-	    get_be16(a.lanes) > p->lanes || get_be16(a.port) == 0)
-		return -EPROTO;
+	r = verbs_answer_check(&a, p->lanes);
+	if (r < 0)
+		return r;
 	base->lanes = get_be16(a.lanes);
 	base->remote_bytes = get_be64(a.window_bytes);
 	memcpy(d->token, a.token, sizeof(d->token));
@@ -125,12 +123,11 @@ static int lane_established(struct verbs_lane *l, const struct rdma_cm_event *ev
 {
 	struct verbs_lane_accept a;
 
-	if (!ev->param.conn.private_data || ev->param.conn.private_data_len < sizeof(a))
-		return -EPROTO;
-	memcpy(&a, ev->param.conn.private_data, sizeof(a));
-	if (get_be32(a.magic) != VERBS_MAGIC_LANE || get_be16(a.version) != VERBS_FORMAT_VERSION ||
-	    get_be16(a.lane) != l->index)
-		return -EPROTO;
+	int err = verbs_accept_decode(ev->param.conn.private_data, ev->param.conn.private_data_len,
+				      l->index, &a);
+
+	if (err)
+		return err;
 	verbs_target_decode(l, &a.target);
 	return verbs_lane_established(l);
 }

@@ -3,23 +3,25 @@
 #define KVFS_REPLICATION_TRANSPORT_VERBS_FORMAT_H
 /*
  * What the verbs transport sends while it is set up: messages on the control connection, and the
- * private data of each lane's connection request and its acceptance. Network byte order; nothing
- * is trusted.
+ * private data of each lane's connection request and its acceptance; and on lane 0, into the memory
+ * behind the window, what a way for datagrams needs. Network byte order; nothing is trusted.
  *
  *   primary → mirror: offer      mirror → primary: answer (where its device is, a random token)
  *   a lane: connect with hello   ← accept with accept            mirror → primary: status
+ *   who wants datagrams: line 0, an offer → line 1, its answer, of the same generation
  */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define VERBS_FORMAT_VERSION 1
+#define VERBS_FORMAT_VERSION 2
 #define VERBS_TOKEN_BYTES 16
 
 #define VERBS_MAGIC_OFFER 0x6B76564FU  /* "kvVO" */
 #define VERBS_MAGIC_ANSWER 0x6B765641U /* "kvVA" */
 #define VERBS_MAGIC_STATUS 0x6B765653U /* "kvVS" */
 #define VERBS_MAGIC_LANE 0x6B76564CU   /* "kvVL" */
+#define VERBS_MAGIC_DATAGRAM 0x6B765644U /* "kvVD" */
 
 struct verbs_offer {
 	uint8_t magic[4];
@@ -73,5 +75,32 @@ struct verbs_lane_accept {
 	struct verbs_target target;
 };
 static_assert(sizeof(struct verbs_lane_accept) == 24, "wire");
+
+struct verbs_datagram_line {
+	uint8_t magic[4];
+	uint8_t version[2];
+	uint8_t zero[2];
+	uint8_t generation[4]; /* from 1; each offer has the next, its answer the same */
+	uint8_t qpn[4];        /* of the sender's queue pair; 0: it can't make one */
+	uint8_t psn[4];        /* an answer's: of the first datagram */
+	uint8_t checksum[4];   /* CRC32C with this field zero */
+};
+static_assert(sizeof(struct verbs_datagram_line) == 24, "wire");
+static_assert(offsetof(struct verbs_datagram_line, checksum) == 20, "wire");
+
+struct verbs_datagram {
+	uint32_t generation, qpn, psn;
+};
+
+/* All: -EPROTO. answer_check: an answer to an offer of so many lanes. */
+int verbs_offer_decode(const struct verbs_offer *o, unsigned *ret_lanes,
+		       uint64_t *ret_window_bytes);
+int verbs_answer_check(const struct verbs_answer *a, unsigned lanes_max);
+int verbs_hello_decode(const void *data, size_t len, struct verbs_lane_hello *ret_h);
+int verbs_accept_decode(const void *data, size_t len, unsigned lane,
+			struct verbs_lane_accept *ret_a);
+void verbs_datagram_encode(const struct verbs_datagram *d, struct verbs_datagram_line *ret_w);
+/* line: sizeof(struct verbs_datagram_line) bytes. */
+int verbs_datagram_decode(const void *line, struct verbs_datagram *ret_d);
 
 #endif

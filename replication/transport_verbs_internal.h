@@ -15,6 +15,8 @@
  * transport_verbs_lane.c        queue pair, receive queue, end of a lane
  * transport_verbs_post.c        work requests, staging, signalling
  * transport_verbs_completion.c  completions, credits
+ * transport_verbs_datagram.c    a UC queue pair each way for datagrams
+ * transport_verbs_format.c      decoders of what the peer sends
  * transport_verbs_device.c      devices, ports, addresses
  * transport_verbs_memory.c      protection domains, arena memory registered with one
  * transport_verbs_error.c       causes and remedies
@@ -49,14 +51,19 @@
 #define VERBS_STAGE_BYTES (1088ULL << 10) /* a record of the largest size with its head */
 #define VERBS_STAGE_ALIGN 64
 #define VERBS_DIRECT_MIN 512          /* below it, copying is cheaper than another element */
-#define VERBS_CREDIT_BYTES 4096       /* one line a lane, behind the window */
+#define VERBS_CREDIT_BYTES 4096       /* behind the window: one line a lane, then these */
+#define VERBS_LINE_OFFER TRANSPORT_LANES_MAX /* the peer's; and its answer */
+#define VERBS_LINE_ANSWER (TRANSPORT_LANES_MAX + 1)
+#define VERBS_LINE_OUT (TRANSPORT_LANES_MAX + 2) /* ours, where there is no inline: two lines */
 #define VERBS_CREDIT_LINE 64
 #define VERBS_DRAIN_NS (200 * NSEC_PER_MSEC)
 #define VERBS_IMM_CREDIT 0xFFFFFFFFU
+#define VERBS_IMM_OFFER 0xFFFFFFFEU   /* of datagrams, on lane 0; at most one is unanswered */
+#define VERBS_IMM_ANSWER 0xFFFFFFFDU
 #define VERBS_ACK_TIMEOUT_DEFAULT 14  /* 4.096 us * 2^14 = 67 ms */
-static_assert(TRANSPORT_LANES_MAX * VERBS_CREDIT_LINE <= VERBS_CREDIT_BYTES, "credit words");
+static_assert((VERBS_LINE_OUT + 2) * VERBS_CREDIT_LINE <= VERBS_CREDIT_BYTES, "credit words");
 static_assert(VERBS_RECEIVES - VERBS_RECEIVE_LIST - TRANSPORT_CREDITS >
-		      TRANSPORT_CREDITS / VERBS_CREDIT_EVERY,
+		      TRANSPORT_CREDITS / VERBS_CREDIT_EVERY + 2,
 	      "receives");
 
 /* A signalled work request that has not completed: once it has, all before it have. */
@@ -107,6 +114,25 @@ struct verbs_lane {
 	char why[VERBS_TEXT_BYTES];
 };
 
+/* A queue pair for datagrams of one direction, and its completion queue: they wake nobody. */
+struct verbs_uc {
+	struct ibv_qp *qp; /* NULL: none */
+	struct ibv_cq *cq;
+	uint32_t posted, done; /* sends */
+};
+
+/* The poll thread's. */
+struct verbs_datagrams {
+	struct verbs_uc rx, tx;
+	uint8_t *memory;       /* slots of rx, then of tx */
+	struct ibv_mr *mr;
+	uint32_t generation;   /* of the last offer made; 0: none */
+	bool asked;            /* it is unanswered */
+	bool rx_refused, tx_refused; /* a device can't */
+	bool offer_due, answer_due;  /* lane 0 had no room for it */
+	struct verbs_datagram answer;
+};
+
 struct verbs_pd;     /* a device's protection domain, shared by the process */
 
 struct verbs_ep {
@@ -127,6 +153,7 @@ struct verbs_ep {
 	uint64_t cm_looked_ns;
 	unsigned lanes_down, turn;
 	bool peer_down_reported;
+	struct verbs_datagrams datagrams;
 	struct verbs_lane lane[TRANSPORT_LANES_MAX];
 };
 
@@ -214,10 +241,23 @@ int verbs_post(struct transport_ep *base, unsigned lane, const struct transport_
 	       unsigned n);
 /* Tells the peer how many of its notices were taken. False: no room just now. */
 bool verbs_post_credit(struct verbs_lane *l);
+/* Writes [from, from + len), in the memory of our window, into a line behind the peer's and notifies
+ * it. False: no room just now, or the lane is dead. */
+bool verbs_note_send(struct verbs_lane *l, unsigned line, const void *from, uint32_t len,
+		     uint32_t imm);
 /* The work request `wr` and all before it are done. */
 void verbs_sends_done_locked(struct verbs_lane *l, uint32_t wr);
 int verbs_marker_send_locked(struct verbs_lane *l);
 bool verbs_want_met_locked(const struct verbs_lane *l);
+
+/* transport_verbs_datagram.c; the poll thread */
+int verbs_datagram_send(struct transport_ep *base, const void *bytes, size_t len);
+int verbs_datagram_recv(struct transport_ep *base, void *bytes, size_t cap);
+bool verbs_datagram_silent(struct transport_ep *base);
+/* The peer's line has come, by lane 0. -EPROTO. */
+int verbs_datagram_offered(struct verbs_ep *ep);
+int verbs_datagram_answered(struct verbs_ep *ep);
+void verbs_datagrams_close(struct verbs_ep *ep);
 
 /* transport_verbs_completion.c */
 /* Takes what completed; false: the sink had no room for it all. */
@@ -225,11 +265,14 @@ bool verbs_lane_scan(struct verbs_lane *l, struct transport_sink *s);
 /* The lane's completion queue makes an event for what comes next. */
 void verbs_lane_arm(struct verbs_lane *l);
 
+static inline uint8_t *verbs_line(struct verbs_ep *ep, unsigned line)
+{
+	return ep->base.window + ep->base.window_bytes + line * VERBS_CREDIT_LINE;
+}
+
 static inline _Atomic uint32_t *verbs_credit_word(struct verbs_ep *ep, unsigned lane)
 {
-	uint8_t *words = ep->base.window + ep->base.window_bytes;
-
-	return (_Atomic uint32_t *)(void *)(words + lane * VERBS_CREDIT_LINE);
+	return (_Atomic uint32_t *)(void *)verbs_line(ep, lane);
 }
 
 #endif

@@ -294,33 +294,38 @@ int verbs_post(struct transport_ep *base, unsigned lane, const struct transport_
 	return r;
 }
 
-bool verbs_post_credit(struct verbs_lane *l)
+bool verbs_note_send(struct verbs_lane *l, unsigned line, const void *from, uint32_t len, uint32_t imm)
 {
 	struct list li = { 0 };
-	/* Our own credit word is the peer's to write; the second half of its line is not used
-	 * otherwise. */
-	_Atomic uint32_t *taken =
-		verbs_credit_word(l->ep, l->index) + VERBS_CREDIT_LINE / 2 / sizeof(*taken);
 	struct ibv_send_wr *wr;
 	bool sent = false;
 
-	hint_write(taken, l->taken);
 	pthread_mutex_lock(&l->tx_lock);
 	if (!hint_read(&l->tx_dead) && l->posted - l->done < VERBS_SQ_WRS - 1) {
-		wr = list_add_locked(l, &li,
-				     l->ep->base.remote_bytes + l->index * VERBS_CREDIT_LINE);
-		l->sge[0] = (struct ibv_sge){ .addr = (uintptr_t)taken,
-					      .length = sizeof(*taken),
+		wr = list_add_locked(l, &li, l->ep->base.remote_bytes + line * VERBS_CREDIT_LINE);
+		l->sge[0] = (struct ibv_sge){ .addr = (uintptr_t)from,
+					      .length = len,
 					      .lkey = l->ep->window_mr->lkey };
 		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr->imm_data = htonl(VERBS_IMM_CREDIT);
-		wr->send_flags = l->inline_max >= sizeof(*taken) ? IBV_SEND_INLINE : 0;
+		wr->imm_data = htonl(imm);
+		wr->send_flags = l->inline_max >= len ? IBV_SEND_INLINE : 0;
 		wr->sg_list = &l->sge[0];
 		wr->num_sge = 1;
 		sent = list_send_locked(l, &li, false) == 0;
 	}
 	pthread_mutex_unlock(&l->tx_lock);
 	return sent;
+}
+
+bool verbs_post_credit(struct verbs_lane *l)
+{
+	/* Our own credit word is the peer's to write; the second half of its line is not used
+	 * otherwise. */
+	_Atomic uint32_t *taken =
+		verbs_credit_word(l->ep, l->index) + VERBS_CREDIT_LINE / 2 / sizeof(*taken);
+
+	hint_write(taken, l->taken);
+	return verbs_note_send(l, l->index, taken, sizeof(*taken), VERBS_IMM_CREDIT);
 }
 
 void verbs_sends_done_locked(struct verbs_lane *l, uint32_t wr)

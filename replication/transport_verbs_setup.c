@@ -155,6 +155,7 @@ void verbs_close(struct transport_ep *base)
 	if (ep->channel)
 		verbs_cm_attend(ep); /* the device may have gone just now */
 	comp_events_take(ep);
+	verbs_datagrams_close(ep);
 	for (unsigned i = 0; i < TRANSPORT_LANES_MAX; i++)
 		verbs_lane_close(&ep->lane[i]);
 	if (ep->memory_attached)

@@ -101,6 +101,7 @@ static inline void pair_open(struct pair *p, const struct transport_ops *ops, bo
 	a.fd = fds[0];
 	pair_must(thread_start(&thread, "kv-accept", pair_accept_main, &a) == 0, "set-up failed");
 	r = ops->connect(fds[1], &peer, &params, &p->primary, &why);
+	errno = -r;
 	pair_must(r == 0, why);
 	pair_must(pthread_join(thread, NULL) == 0, "set-up failed");
 	pair_must(a.result == 0, "set-up failed");

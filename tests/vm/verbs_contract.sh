@@ -15,3 +15,4 @@ grep -Eq 'qp 1 cm_id 0 mr 0' "$tmp/out" || fail "the tests left something with t
 for case in fault away refuse; do
 	must 1 "KVFS_TEST_TRANSPORT=verbs TMPDIR=/tmp CK_TIMEOUT_MULTIPLIER=8 CK_RUN_CASE=$case '$unit/test_repl'"
 done
+must 1 "KVFS_TEST_TRANSPORT=verbs TMPDIR=/tmp CK_TIMEOUT_MULTIPLIER=8 CK_RUN_CASE=load '$unit/test_repl_load'"
