@@ -7,6 +7,7 @@
 #include "common/crc32c.h"
 #include "replication/load.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -47,10 +47,13 @@ static inline uint64_t pair_deadline(void)
 	return clock_mono_ns() + PAIR_DEADLINE_NS;
 }
 
-/* Connected stream sockets: unix ones, or over loopback. */
+/* Connected stream sockets: unix ones, or over loopback. Each pair has another address of it: closed
+ * connections keep their address's ports for a minute, and 10 000 pairs would run out of them. */
 static inline void pair_sockets(bool over_tcp, int ret_fds[2])
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	static _Atomic uint32_t pairs;
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK + pairs++ % 200) };
 	socklen_t len = sizeof(a);
 	int l;
 

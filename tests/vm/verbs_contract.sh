@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The transports' contract over verbs, and replication over it (wrong epochs, corrupt records, lost lanes, resync),
-# both ends in one guest on one device.
+# both ends in one guest on one device. KVFS_TEST_CYCLES=N: connects and disconnects so often.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 
@@ -9,7 +9,7 @@ unit=$top_builddir/tests/unit
 rig_up 1 --memory 1536M
 vm_timeout=300
 must 1 "KVFS_TEST_ONLY_VERBS=1 CK_TIMEOUT_MULTIPLIER=4 CK_RUN_CASE=contract '$unit/test_transport'"
-must 1 "KVFS_TEST_ONLY_VERBS=1 KVFS_TEST_CYCLES=100 CK_TIMEOUT_MULTIPLIER=4 CK_RUN_CASE=cycles '$unit/test_transport'"
+must 1 "KVFS_TEST_ONLY_VERBS=1 KVFS_TEST_CYCLES=${KVFS_TEST_CYCLES:-100} CK_TIMEOUT_MULTIPLIER=4 CK_RUN_CASE=cycles '$unit/test_transport'"
 must 1 'rdma res show' >"$tmp/out"
 grep -Eq 'qp 1 cm_id 0 mr 0' "$tmp/out" || fail "the tests left something with the device: $(cat "$tmp/out")"
 for case in fault away refuse; do
