@@ -42,7 +42,7 @@
 #define REPL_ACK_WINDOW_BYTES 4096
 #define REPL_ACK_SLOT_BYTES 128
 #define REPL_ACK_SLOTS (REPL_ACK_WINDOW_BYTES / REPL_ACK_SLOT_BYTES)
-/* Behind them slots for the mirror's load (load_format.h), where that does not come by datagrams. */
+/* Behind them slots for the mirror's load (load_format.h), where no datagram brings it. */
 #define REPL_LOAD_SLOTS 4
 #define REPL_LOAD_SLOT_BYTES 128
 #define REPL_PRIMARY_WINDOW_BYTES (2 * REPL_ACK_WINDOW_BYTES)

@@ -119,18 +119,19 @@ struct transport_ops {
 	void (*set_poll_us)(struct transport_ep *ep, unsigned poll_us);
 
 	/*
-	 * Datagrams: messages of up to TRANSPORT_DATAGRAM_BYTES that may be lost and that a newer one
-	 * replaces, beside the lanes; never records. They wake nobody. An endpoint that wants them asks
-	 * for them (recv); the other sends. All three by the poll thread, none blocks. NULL, all three:
-	 * there are none; a notice on a lane does instead.
+	 * Datagrams: messages of up to TRANSPORT_DATAGRAM_BYTES that may be lost and that a newer
+	 * one replaces, beside the lanes; never records. They wake nobody. An endpoint that wants
+	 * them asks for them (recv); the other sends. All three by the poll thread, none blocks.
+	 * NULL, all three: there are none; a notice on a lane does instead.
 	 */
-	/* 0: sent, perhaps for nothing; -EAGAIN: not just now; -ENOTCONN: the peer has not asked yet;
-	 * -ENOTSUP: a device can't. */
+	/* 0: sent, perhaps for nothing; -EAGAIN: not just now; -ENOTCONN: the peer has not asked
+	 * yet; -ENOTSUP: a device can't. */
 	int (*datagram_send)(struct transport_ep *ep, const void *bytes, size_t len);
 	/* The newest that came since the last call: its length; 0: none; -ENOTSUP: there will be
 	 * none. */
 	int (*datagram_recv)(struct transport_ep *ep, void *bytes, size_t cap);
-	/* Datagrams should have come and did not: makes a new way for them. False: one is being made. */
+	/* Datagrams should have come and did not: makes a new way for them. False: one is being
+	 * made. */
 	bool (*datagram_silent)(struct transport_ep *ep);
 
 	/* Why a lane went down, for people: the cause, and what to do. After its LANE_DOWN event, by the

@@ -3,8 +3,8 @@
 #define KVFS_REPLICATION_TRANSPORT_VERBS_H
 /*
  * What others ask of the verbs transport besides its ops: whether this machine has a device that
- * it could use (reads /sys only: opens no device, so it may be called before a fork), and whether one
- * that it has open is being taken away.
+ * it could use (reads /sys only: opens no device, so it may be called before a fork), and whether
+ * one that it has open is being taken away.
  */
 #include <stdbool.h>
 #include <stddef.h>

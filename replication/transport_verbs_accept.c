@@ -133,7 +133,8 @@ static struct verbs_lane *lane_of_request(struct reception *c, const struct rdma
 	struct verbs_lane_hello h;
 	unsigned lane;
 
-	if (verbs_hello_decode(ev->param.conn.private_data, ev->param.conn.private_data_len, &h) < 0)
+	if (verbs_hello_decode(ev->param.conn.private_data, ev->param.conn.private_data_len,
+			       &h) < 0)
 		return NULL;
 	lane = get_be16(h.lane);
 	if (lane >= c->ep->base.lanes || c->ep->lane[lane].id || !token_equal(h.token, c->token))

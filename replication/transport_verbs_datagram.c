@@ -6,8 +6,9 @@
  * good after a loss, so a receiver that is told of silence begins anew: new queue pairs on both
  * sides, of the next generation.
  *
- * The way to the peer is that of lane 0, as rdma_cm found it. At most one offer is unanswered, so the
- * lines behind the window are never overwritten unread, and two receives a lane are enough for them.
+ * The way to the peer is that of lane 0, as rdma_cm found it. At most one offer is unanswered, so
+ * the lines behind the window are never overwritten unread, and two more receives on lane 0 are
+ * enough for them.
  *
  * Threads: the poll thread. Nothing here blocks longer than making a queue pair takes.
  */

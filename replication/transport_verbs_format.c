@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The decoders of what the peer sends while lanes and datagrams are set up: each checks all that can
- * be checked without knowing more. Pure; any thread.
+ * The decoders of what the peer sends while lanes and datagrams are set up: each checks all that
+ * can be checked without knowing more. Pure; any thread.
  */
 #include "replication/transport_verbs_format.h"
 

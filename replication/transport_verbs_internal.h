@@ -241,8 +241,8 @@ int verbs_post(struct transport_ep *base, unsigned lane, const struct transport_
 	       unsigned n);
 /* Tells the peer how many of its notices were taken. False: no room just now. */
 bool verbs_post_credit(struct verbs_lane *l);
-/* Writes [from, from + len), in the memory of our window, into a line behind the peer's and notifies
- * it. False: no room just now, or the lane is dead. */
+/* Writes [from, from + len), in the memory of our window, into a line behind the peer's and
+ * notifies it. False: no room just now, or the lane is dead. */
 bool verbs_note_send(struct verbs_lane *l, unsigned line, const void *from, uint32_t len,
 		     uint32_t imm);
 /* The work request `wr` and all before it are done. */

@@ -294,7 +294,8 @@ int verbs_post(struct transport_ep *base, unsigned lane, const struct transport_
 	return r;
 }
 
-bool verbs_note_send(struct verbs_lane *l, unsigned line, const void *from, uint32_t len, uint32_t imm)
+bool verbs_note_send(struct verbs_lane *l, unsigned line, const void *from, uint32_t len,
+		     uint32_t imm)
 {
 	struct list li = { 0 };
 	struct ibv_send_wr *wr;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fuzz target for what the peer of a verbs session sends: messages on the control connection, the
- * private data of a lane's request and acceptance, and the line that makes a way for datagrams. The first
- * byte chooses which, the second the lane that is meant; a line's checksum is put right where the
- * second is odd. Corpus: tests/fuzz/corpus/verbs.
+ * private data of a lane's request and acceptance, and the line that makes a way for datagrams.
+ * The first byte chooses which, the second the lane that is meant; a line's checksum is put right
+ * where the second is odd. Corpus: tests/fuzz/corpus/verbs.
  */
 #include "common/byteorder.h"
 #include "common/crc32c.h"
@@ -46,7 +46,8 @@ static void answer(const uint8_t *data, size_t size, unsigned lanes)
 	struct verbs_answer *a = exactly(data, size, sizeof(*a));
 
 	if (verbs_answer_check(a, lanes) == 0)
-		must(get_be16(a->lanes) > 0 && get_be16(a->lanes) <= lanes && get_be16(a->port) > 0);
+		must(get_be16(a->lanes) > 0 && get_be16(a->lanes) <= lanes &&
+		     get_be16(a->port) > 0);
 	free(a);
 }
 

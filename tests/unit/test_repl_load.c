@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mirror's load at its primary: what is taken and what is passed over (with a fake transport), and that
- * it comes over each real one. With KVFS_TEST_TRANSPORT=verbs (in the virtual-machine rig) also that it
- * comes again after a queue pair of the datagrams has died.
+ * A mirror's load at its primary: what is taken and what is passed over (with a fake transport),
+ * and that it comes over each real one. With KVFS_TEST_TRANSPORT=verbs (in the virtual-machine
+ * rig) also that it comes again after a queue pair of the datagrams has died.
  */
 #include "common/byteorder.h"
 #include "replication/link.h"
@@ -208,12 +208,12 @@ START_TEST(comes_again_after_a_queue_pair_died)
 	for (int times = 0; times < 3; times++) {
 		struct verbs_ep *ep = (struct verbs_ep *)(_i ? rig.p.primary->links[0].ep :
 							       rig.m[0].mirror->ep);
+		struct ibv_qp *qp = _i ? ep->datagrams.rx.qp : ep->datagrams.tx.qp;
 		uint64_t before;
 
 		primary_stats(rig.p.primary, &s, 1);
 		before = s.loads_rebuilt;
-		ck_assert_int_eq(ibv_modify_qp(_i ? ep->datagrams.rx.qp : ep->datagrams.tx.qp, &attr,
-					       IBV_QP_STATE), 0);
+		ck_assert_int_eq(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
 		s = heard(5);
 		ck_assert_uint_gt(s.loads_rebuilt, before);
 	}

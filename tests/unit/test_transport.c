@@ -585,8 +585,8 @@ static unsigned open_fds(void)
 	return n;
 }
 
-/* Of what can be touched: an arena of malloc's is reserved as a whole. Not by /proc/self/statm, which under
- * qemu-user is qemu's own. */
+/* Of what can be touched: an arena of malloc's is reserved as a whole. Not by /proc/self/statm,
+ * which under qemu-user is qemu's own. */
 static unsigned long mapped_pages(void)
 {
 	unsigned long pages = 0, from, to;

@@ -47,8 +47,8 @@ static inline uint64_t pair_deadline(void)
 	return clock_mono_ns() + PAIR_DEADLINE_NS;
 }
 
-/* Connected stream sockets: unix ones, or over loopback. Each pair has another address of it: closed
- * connections keep their address's ports for a minute, and 10 000 pairs would run out of them. */
+/* Connected stream sockets: unix ones, or over loopback. Each pair has another address of it:
+ * closed connections keep their address's ports for a minute, and 10 000 pairs would run out. */
 static inline void pair_sockets(bool over_tcp, int ret_fds[2])
 {
 	static _Atomic uint32_t pairs;
