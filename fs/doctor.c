@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvfs doctor: the list of findings, and how it is shown. The checks are in doctor_*.c: see
-	doctor.h. */
+ * doctor.h. */
 #include "fs/doctor_internal.h"
 
 #include <errno.h>

@@ -203,7 +203,7 @@ static void check_source(struct doctor *d)
 }
 
 /* Only the running kernel knows; an unsynchronised clock makes records' times wrong, nothing
-	else. */
+ * else. */
 static void check_sync(struct doctor *d)
 {
 	struct timex t = { .modes = 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Persistent memory: regions, namespaces, device-DAX, and file systems mounted on it. See
-	doctor.h. */
+ * doctor.h. */
 #include "fs/doctor_internal.h"
 
 #include "common/units.h"

@@ -3,10 +3,9 @@
 #define KVFS_FS_METRICS_HTTP_H
 /*
  * The metrics endpoint: GET /metrics, as Prometheus reads it, by libmicrohttpd in a thread of its
- * own
- * ("kv-metrics"). Opened early, so that a wrong address is said before anything is served; started
- * once the node can be asked. At most METRICS_HTTP_CONNECTIONS at a time, each idle for 10 s at
- * most.
+ * own ("kv-metrics"). Opened early, so that a wrong address is said before anything is served;
+ * started once the node can be asked. At most METRICS_HTTP_CONNECTIONS at a time, each idle for 10
+ * s at most.
  */
 #include "common/metrics.h"
 #include "fs/options.h"

@@ -149,7 +149,8 @@ bool mountpoint_is_stale(const struct mount_info *info)
 	}
 	p.fd = pidfd_open(pid, 0);
 	if (p.fd < 0 || poll(&p, 1, MOUNTPOINT_ASK_MS) <= 0) {
-		/* it may not die: a request on a stopped daemon's ring can't be killed. Then it goes with us. */
+		/* it may not die: a request on a stopped daemon's ring can't be killed. Then it
+		 * goes with us. */
 		kill(pid, SIGKILL);
 		options = WNOHANG;
 	}

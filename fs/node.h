@@ -97,7 +97,8 @@ int node_start_primary(struct node *n, char why[NODE_WHY_BYTES]);
 /* Starts listening for a primary. */
 int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES]);
 
-/* node_transport.c: -ENODEV, -ENETDOWN, -EADDRNOTAVAIL: an address asks for verbs, and there is no usable device. */
+/* node_transport.c: -ENODEV, -ENETDOWN, -EADDRNOTAVAIL: an address asks for verbs, and there is no
+ * usable device. */
 int node_check_verbs(struct node *n, const struct options_addrs *addrs, char why[NODE_WHY_BYTES]);
 /* For addresses without a prefix: one line each with what was found and what is used. */
 void node_say_transports(struct node *n);

@@ -2,12 +2,13 @@
 #ifndef KVFS_FS_NODE_METRICS_H
 #define KVFS_FS_NODE_METRICS_H
 /*
- * A node's figures in its metric registry. Modules count for themselves; a collector copies that in when a
- * snapshot is taken. What is measured on the data path (latencies, requests) its modules observe in place.
+ * A node's figures in its metric registry. Modules count for themselves; a collector copies that in
+ * when a snapshot is taken. What is measured on the data path (latencies, requests) its modules
+ * observe in place.
  *
- * The collector takes the modules' locks, each for a moment; on a mirror it does not wait for a resync but
- * leaves the store's figures as they were. Snapshots only while the node runs: after node_start_primary() or
- * node_start_mirror(), before node_stop().
+ * The collector takes the modules' locks, each for a moment; on a mirror it does not wait for a
+ * resync but leaves the store's figures as they were. Snapshots only while the node runs: after
+ * node_start_primary() or node_start_mirror(), before node_stop().
  */
 #include "common/metrics.h"
 

@@ -84,7 +84,7 @@ bool volume_devdax(int fd, uint64_t *ret_bytes, uint64_t *ret_align)
 }
 
 /* Cache flushes are enough only where the kernel promises that a fault's metadata is on the
-	medium. */
+ * medium. */
 static bool fd_maps_sync(int fd)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

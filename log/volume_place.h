@@ -2,15 +2,12 @@
 #ifndef KVFS_LOG_VOLUME_PLACE_H
 #define KVFS_LOG_VOLUME_PLACE_H
 /*
- * Where a volume lies: a directory, or a block device of persistent memory (/dev/pmemN) with a
- DAX file
- * system whose top directory is the volume. Such a file system is mounted privately: at no
- path, only as a
- * descriptor of this process. It ends with the last descriptor, so also with a killed process;
- nothing is
- * left to be unmounted. Whoever holds struct volume_place owns the mount. Several processes may
- hold one
- * each (they share the file system); the volume's lock keeps them apart.
+ * Where a volume lies: a directory, or a block device of persistent memory (/dev/pmemN) with a DAX
+ * file system whose top directory is the volume. Such a file system is mounted privately: at no
+ * path, only as a descriptor of this process. It ends with the last descriptor, so also with a
+ * killed process; nothing is left to be unmounted. Whoever holds struct volume_place owns the
+ * mount. Several processes may hold one each (they share the file system); the volume's lock keeps
+ * them apart.
  *
  * And what a log pool can lie on beside a file: a device-DAX (/dev/daxX.Y).
  *
@@ -45,15 +42,13 @@ bool volume_block_has_dax(const char *path);
 
 /*
  * The private mount of a block device's file system, ext4 or xfs; with dax, -ENODEV when files
- there would not
- * be DAX. Needs CAP_SYS_ADMIN (-EPERM).
+ * there would not be DAX. Needs CAP_SYS_ADMIN (-EPERM).
  */
 int volume_block_mount(const char *path, bool dax, struct volume_place *ret_place,
 		       char why[VOLUME_PLACE_WHY_BYTES]);
 
-/* True when stores to a mapping of fd (read-write) are durable by cache flushes: a file that
-					statx says is DAX and
- * that can be mapped with MAP_SYNC, or a device-DAX. */
+/* True when stores to a mapping of fd (read-write) are durable by cache flushes: a file that statx
+ * says is DAX and that can be mapped with MAP_SYNC, or a device-DAX. */
 bool volume_fd_is_dax(int fd);
 
 /* A device-DAX by descriptor: its size, and the alignment of mappings. False: it is none. */

@@ -12,8 +12,7 @@
 /*
  * Connects within the deadline (name look-up not counted: the resolver has its own). *cancel ends
  * the wait within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH (also: no such
- * host), and
- * connect(2)'s others.
+ * host), and connect(2)'s others.
  */
 int dial_connect(const struct addr *a, uint64_t deadline_ns, const atomic_bool *cancel,
 		 int *ret_fd);

@@ -244,8 +244,8 @@ unsigned link_batch_max(const struct link *l);
 /* Opened lanes beyond the active ones that still have something unacknowledged. */
 unsigned link_lanes_draining(const struct link *l);
 
-/* link_keep.c. locked: under send_lock, before the op may be released. release: up to lsn, without the lock.
- * end: no transport reads any more. */
+/* link_keep.c. locked: under send_lock, before the op may be released. release: up to lsn, without
+ * the lock. end: no transport reads any more. */
 int link_keep_begin(struct link *l);
 void link_keep_locked(struct link *l, struct op *op);
 void link_keep_release(struct link *l, uint64_t lsn);

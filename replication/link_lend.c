@@ -3,8 +3,8 @@
  * Who polls a live link's endpoint. While nothing is to be sent from the log the link's thread
  * lends it to the threads that serve requests ("helpers"): one that has posted records looks for
  * their acknowledgement itself, and so saves waking the link's thread, and that thread's waking it
- * again. A helper borrows the endpoint for one poll that does not wait. When it has no more time, it
- * recalls to the link's thread what is still on its way; so does every other thread that posts.
+ * again. A helper borrows the endpoint for one poll that does not wait. When it has no more time,
+ * it recalls to the link's thread what is still on its way; so does every other thread that posts.
  *
  * Never lost: that owner says LENT, and that records are on their way or left to the link's thread
  * (behind), are each written before the other is read, all sequentially consistent, by the lender

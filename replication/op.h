@@ -4,8 +4,7 @@
 /*
  * One operation on its way to being committed: the sealed record, the memory its data lie in, and
  * what to do when the commit point passes it (or cannot). Made by fs/, owned by the commit queue
- * from
- * commit_enqueue() until both complete() and release() have been called.
+ * from commit_enqueue() until both complete() and release() have been called.
  */
 #include <stdbool.h>
 #include <stddef.h>

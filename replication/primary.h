@@ -70,7 +70,8 @@ struct primary_knobs {
 	unsigned lanes, batch, poll_us;
 };
 #define PRIMARY_BATCH_MAX 64
-/* Any thread, after primary_create; from the next batch and the next poll on. Takes primary.lock. */
+/* Any thread, after primary_create; from the next batch and the next poll on. Takes
+ * primary.lock. */
 void primary_set_knobs(struct primary *p, const struct primary_knobs *knobs);
 /* Begins with the configuration's lanes and poll_us, and the largest batch. */
 struct primary_knobs primary_get_knobs(const struct primary *p);

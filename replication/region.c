@@ -27,8 +27,8 @@
 /* Between attempts to register memory with a device that had no room for it. */
 #define REGION_REGISTER_RETRY_NS (1 * NSEC_PER_SEC)
 
-/* How long a region stays LEAVING after the last put: values that are deleted and written again (the usual
- * case) find warm memory. */
+/* How long a region stays LEAVING after the last put: values that are deleted and written again
+ * (the usual case) find warm memory. */
 #define REGION_LINGER_NS (3 * NSEC_PER_SEC)
 
 enum region_state { REGION_BARE, REGION_READY, REGION_LEAVING, REGION_USED, REGION_BUSY,
@@ -162,8 +162,8 @@ static void registered_locked(struct region_pool *p, uint32_t i, int err)
 }
 
 /*
- * BUSY to usable, in the thread. Without the lock: the registrar can't change while a region is BUSY. A device
- * that can't take the region is no reason not to use it.
+ * BUSY to usable, in the thread. Without the lock: the registrar can't change while a region is
+ * BUSY. A device that can't take the region is no reason not to use it.
  */
 static int prepare(struct region_pool *p, uint32_t i, int *ret_register_err)
 {
@@ -174,8 +174,8 @@ static int prepare(struct region_pool *p, uint32_t i, int *ret_register_err)
 	return err;
 }
 
-/* Registers one region that is in use or ready without it. False: there is none, or it is too early. Drops
- * and retakes the lock. */
+/* Registers one region that is in use or ready without it. False: there is none, or it is too
+ * early. Drops and retakes the lock. */
 static bool register_step_locked(struct region_pool *p)
 {
 	uint32_t i = p->register_next;
@@ -365,7 +365,8 @@ void region_pool_destroy(struct region_pool *p)
 	pool_free(p);
 }
 
-/* Takes a region from BARE without the lock held meanwhile. Registering it is left to the thread. */
+/* Takes a region from BARE without the lock held meanwhile. Registering it is left to the
+ * thread. */
 static int get_miss_locked(struct region_pool *p, uint32_t i)
 {
 	int err;

@@ -50,7 +50,8 @@ extern const struct region_backend_ops region_memfd_ops;
 struct region_registrar_ops {
 	int (*add)(void *ctx, void *base, size_t len, void **ret_handle);
 	void (*remove)(void *ctx, void *handle);
-	/* The same for a region that is a dmabuf (ibv_reg_dmabuf_mr). NULL, or -EOPNOTSUPP: this device can't. */
+	/* The same for a region that is a dmabuf (ibv_reg_dmabuf_mr). NULL, or -EOPNOTSUPP: this
+	 * device can't. */
 	int (*add_dmabuf)(void *ctx, int fd, uint64_t fd_off, void *base, size_t len, void **ret_handle);
 	void (*gone)(void *ctx); /* last, when the pool is destroyed; may be NULL */
 };
@@ -75,16 +76,18 @@ void region_put(struct region_pool *p, const struct region *r);
 void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes);
 
 /*
- * From now on the thread registers regions by ops: those present one after the other, new ones before they join
- * the reserve. A region that the data path had to prepare itself, or that the device could not take, is used
- * without and tried (again) later. ops NULL ends it. Waits for a registration under way, and takes back those
- * made with the ops before: nobody may use their handles any more. Callers one at a time.
+ * From now on the thread registers regions by ops: those present one after the other, new ones
+ * before they join the reserve. A region that the data path had to prepare itself, or that the
+ * device could not take, is used without and tried (again) later. ops NULL ends it. Waits for a
+ * registration under way, and takes back those made with the ops before: nobody may use their
+ * handles any more. Callers one at a time.
  */
 void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx);
 
-/* The registrar's handle for the region that contains [addr, addr + len). False: not memory of the pool, more
- * than one region, or not registered (yet). Any thread, no lock. The caller owns something in that region, and
- * the registrar stays. (A region's own `registered` is as of region_get.) */
+/* The registrar's handle for the region that contains [addr, addr + len). False: not memory of the
+ * pool, more than one region, or not registered (yet). Any thread, no lock. The caller owns
+ * something in that region, and the registrar stays. (A region's own `registered` is as of
+ * region_get.) */
 bool region_pool_find(struct region_pool *p, const void *addr, size_t len, void **ret_handle);
 
 struct region_stats {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arena memory on a device-DAX: persistent memory or a CXL pool that the kernel does not use as
- its own. Used
- * as plain memory: nothing is kept, and what comes out of commit is zero. The device's flock
- keeps a second
- * kvfs away, and a log pool's header protects that from being taken for free space.
+ * Arena memory on a device-DAX: persistent memory or a CXL pool that the kernel does not use as its
+ * own. Used as plain memory: nothing is kept, and what comes out of commit is zero. The device's
+ * flock keeps a second kvfs away, and a log pool's header protects that from being taken for free
+ * space.
  *
  * Threads: commit and decommit from any, on ranges that do not overlap.
  */

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arena memory of a GPU. Each region is allocated by CUDA and exported as a dmabuf: the RDMA
- device registers
- * that (region_registrar_ops.add_dmabuf), and the processor maps it, since values are copied in
- and out by it.
- * CUDA's driver library is loaded when it is first needed, never linked. Where any step is
- refused, open fails
- * and the caller takes host memory.
+ * Arena memory of a GPU. Each region is allocated by CUDA and exported as a dmabuf: the RDMA device
+ * registers that (region_registrar_ops.add_dmabuf), and the processor maps it, since values are
+ * copied in and out by it. CUDA's driver library is loaded when it is first needed, never linked.
+ * Where any step is refused, open fails and the caller takes host memory.
  *
  * Threads: commit, decommit and dmabuf from any, on ranges that do not overlap; a context is a
- thread's, so
- * each call sets it.
+ * thread's, so each call sets it.
  */
 #include "replication/region_memory.h"
 

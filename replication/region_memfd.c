@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Arena memory from memfd segments of at most 1 GiB (io_uring's limit for a registered buffer),
- mapped
- * side by side into one reserved range of addresses. Pages come by MADV_POPULATE_WRITE, which
- reports an
- * exhausted machine as an error where a touch would be a SIGBUS. They go by punching a hole.
+ * mapped side by side into one reserved range of addresses. Pages come by MADV_POPULATE_WRITE,
+ * which reports an exhausted machine as an error where a touch would be a SIGBUS. They go by
+ * punching a hole.
  *
  * A segment lies in reserved hugepages only when enough of them are free for all of it; it then
- keeps them,
- * for nobody else can use them and a hole would lose the reservation. Elsewhere MADV_COLLAPSE
- makes huge
- * pages of ordinary memory, also where the machine's settings for shmem are "never": in a
- virtual machine
- * the first use of each 4 KiB page was measured at 10 us (17 ms a region), of huge ones at next
- to nothing.
+ * keeps them, for nobody else can use them and a hole would lose the reservation. Elsewhere
+ * MADV_COLLAPSE makes huge pages of ordinary memory, also where the machine's settings for shmem
+ * are "never": in a virtual machine the first use of each 4 KiB page was measured at 10 us (17 ms a
+ * region), of huge ones at next to nothing.
  *
  * numa: the segments' pages are bound to one node (mbind on a shared mapping binds the memory,
- whoever faults
- * it in). A node that is full is an error there, not another node's memory.
+ * whoever faults it in). A node that is full is an error there, not another node's memory.
  *
  * Threads: commit and decommit from any, on ranges that do not overlap.
  */
@@ -246,8 +241,7 @@ static int touch(const struct region_memfd *m, const struct segment *seg, uint64
 }
 
 /* One small page in each place of a huge one, then the kernel makes it whole, zeroed. Where it
-	can't, the
- * caller's populating gives small ones. */
+ * can't, the caller's populating gives small ones. */
 static void collapse(struct region_memfd *m, uint64_t off, uint64_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -8,7 +8,7 @@
  *   numa:N           the same, bound to NUMA node N: how a CXL memory pool appears (region_memfd.c)
  *   devdax:/dev/daxX.Y  a device-DAX, used as plain memory: what it held is lost (region_devdax.c)
  *   gpu, gpu:N       memory of CUDA device N, by dmabuf (region_gpu.c); host memory where that
- can't be
+ * can't be
  */
 #include "replication/region.h"
 
@@ -28,16 +28,15 @@ int region_memory_parse(const char *text, struct region_memory *ret_memory,
 			char why[REGION_MEMORY_WHY_BYTES]);
 
 /* What there is in all, for the default size of the arena and its bound; 0: not known (GPU), or
-											none. */
+ * none. */
 uint64_t region_memory_bytes(const struct region_memory *m);
 
 /* Cause and remedy of an error that region_pool_create_in gave for this memory. */
 const char *region_memory_why(const struct region_memory *m, int err);
 
 /*
- * Whether bytes may be locked, as registering them with a device does. -ENOMEM with a sentence
- that says what
- * to set. No limit for who has CAP_IPC_LOCK.
+ * Whether bytes may be locked, as registering them with a device does. -ENOMEM with a sentence that
+ * says what to set. No limit for who has CAP_IPC_LOCK.
  */
 int region_memlock_check(uint64_t bytes, char why[REGION_MEMORY_WHY_BYTES]);
 
@@ -48,9 +47,8 @@ int region_address_reserve(uint64_t len, uint64_t align, uint8_t **ret_base);
 uint64_t region_node_bytes(unsigned node);
 uint64_t region_node_free_bytes(unsigned node);
 
-/* The functions of CUDA's driver library that are used: the library's own, or a test's. All
-	return 0 or an
- * error number of CUDA's. */
+/* The functions of CUDA's driver library that are used: the library's own, or a test's. All return
+ * 0 or an error number of CUDA's. */
 struct region_cuda {
 	int (*init)(unsigned flags);
 	int (*device_get)(int *ret_device, int ordinal);

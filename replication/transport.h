@@ -104,15 +104,16 @@ struct transport_ops {
 	uint64_t (*remote_window_bytes)(struct transport_ep *ep);
 	unsigned (*lanes)(struct transport_ep *ep);
 
-	/* Posts n messages on one lane, in order, as one batch. Returns how many were taken (the rest had no
-	 * credits or no room: a WRITABLE event follows), or -ENOTCONN (lane down), -EINVAL (off or
-	 * len outside the peer's window). Bytes in params.memory may be read until the peer says that
-	 * it has the record (or the endpoint is closed); all others have been copied when post
-	 * returns. tcp and shm copy all. Never blocks. */
+	/* Posts n messages on one lane, in order, as one batch. Returns how many were taken (the
+	 * rest had no credits or no room: a WRITABLE event follows), or -ENOTCONN (lane down),
+	 * -EINVAL (off or len outside the peer's window). Bytes in params.memory may be read until
+	 * the peer says that it has the record (or the endpoint is closed); all others have been
+	 * copied when post returns. tcp and shm copy all. Never blocks. */
 	int (*post)(struct transport_ep *ep, unsigned lane, const struct transport_post *posts, unsigned n);
 
-	/* Up to max events; waits up to timeout_ns for the first (spinning for up to poll_us
-	 * first, while waits are shorter than that as a rule). 0: none came, or woken. Also makes progress on sends that could not go at once. */
+	/* Up to max events; waits up to timeout_ns for the first (spinning for up to poll_us first,
+	 * while waits are shorter than that as a rule). 0: none came, or woken. Also makes progress
+	 * on sends that could not go at once. */
 	int (*poll)(struct transport_ep *ep, struct transport_event *ret_events, int max,
 		    uint64_t timeout_ns);
 	void (*wake)(struct transport_ep *ep);
@@ -134,15 +135,15 @@ struct transport_ops {
 	 * made. */
 	bool (*datagram_silent)(struct transport_ep *ep);
 
-	/* Why a lane went down, for people: the cause, and what to do. After its LANE_DOWN event, by the
-	 * poll thread, until close. NULL, or returns NULL: the event's err says it all. */
+	/* Why a lane went down, for people: the cause, and what to do. After its LANE_DOWN event,
+	 * by the poll thread, until close. NULL, or returns NULL: the event's err says it all. */
 	const char *(*lane_why)(struct transport_ep *ep, unsigned lane);
 
 	/* For fault tests and lane changes: ends one lane as a failure would. */
 	void (*kill_lane)(struct transport_ep *ep, unsigned lane);
 
-	/* How often the transport has sent something again, all lanes, since set-up. Poll thread. NULL: it
-	 * never does, or can't tell. */
+	/* How often the transport has sent something again, all lanes, since set-up. Poll thread.
+	 * NULL: it never does, or can't tell. */
 	uint64_t (*retries)(struct transport_ep *ep);
 
 	void (*close)(struct transport_ep *ep);

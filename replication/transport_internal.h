@@ -25,9 +25,9 @@ struct transport_ep {
 };
 
 /*
- * How long a poll that found nothing spins before it sleeps, at most timeout_ns: poll_us, or nothing
- * while its waits are longer than that on the mean. The poller's thread, which says of each wait
- * when it began, and whether it ended without an event.
+ * How long a poll that found nothing spins before it sleeps, at most timeout_ns: poll_us, or
+ * nothing while its waits are longer than that on the mean. The poller's thread, which says of each
+ * wait when it began, and whether it ended without an event.
  */
 uint64_t transport_spin_ns(struct transport_ep *ep, uint64_t timeout_ns);
 void transport_waited(struct transport_ep *ep, uint64_t since_ns, bool in_vain);

@@ -51,8 +51,9 @@ static void anchor_drop(struct verbs_pd *pd)
 /*
  * The kernel takes a device away only once no process has it open, unless its driver can cut
  * processes off (rxe can't). rdma_cm closes the context of such a device only if it looks when the
- * device has left the kernel's list and another one is still on it. So the context, in which nothing
- * of ours is left, lets go of the device here: what rdma_cm still does with it fails and is no harm.
+ * device has left the kernel's list and another one is still on it. So the context, in which
+ * nothing of ours is left, lets go of the device here: what rdma_cm still does with it fails and is
+ * no harm.
  */
 static void context_let_go(struct ibv_context *verbs)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_TUNER_LOOP_INTERNAL_H
 #define KVFS_TUNER_LOOP_INTERNAL_H
-/* The loop's state, shared by loop.c (the thread) and loop_orders.c (what other threads ask). `lock`
- * covers what they ask for and the decision log; a leaf. */
+/* The loop's state, shared by loop.c (the thread) and loop_orders.c (what other threads ask).
+ * `lock` covers what they ask for and the decision log; a leaf. */
 #include "tuner/explain.h"
 #include "tuner/loop.h"
 

@@ -616,8 +616,8 @@ struct rig {
 	struct rig_node p, m[2];
 };
 
-/* The transport of the tests that go over a network: tcp, or verbs where KVFS_TEST_TRANSPORT=verbs says so (in the
- * virtual-machine rig: tests/vm/verbs_contract.sh). */
+/* The transport of the tests that go over a network: tcp, or verbs where KVFS_TEST_TRANSPORT=verbs
+ * says so (in the virtual-machine rig: tests/vm/verbs_contract.sh). */
 static inline enum addr_kind rig_net(void)
 {
 	const char *name = getenv("KVFS_TEST_TRANSPORT");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metric registry: counting from threads, histograms, snapshots, the text that Prometheus reads. */
+/* The metric registry: counting from threads, histograms, snapshots, the text that Prometheus
+ * reads. */
 #include "common/metrics.h"
 #include "common/metrics_text.h"
 #include "common/thread.h"

@@ -276,7 +276,7 @@ static void *churn(void *arg)
 }
 
 /* More threads than regions: each get waits for what the pool's thread has in hand, and none is
-	lost. */
+ * lost. */
 START_TEST(is_shared_by_threads)
 {
 	struct region_pool *p;

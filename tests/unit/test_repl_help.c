@@ -73,8 +73,8 @@ START_TEST(helpers_take_acknowledgements)
 }
 END_TEST
 
-/* While a link is lent to a helper that does nothing, others post: their acknowledgements don't wait
- * for the link's thread to look now and then. */
+/* While a link is lent to a helper that does nothing, others post: their acknowledgements don't
+ * wait for the link's thread to look now and then. */
 START_TEST(others_do_not_wait_for_helpers)
 {
 	struct primary_helper idle = { 0 };
@@ -104,8 +104,8 @@ START_TEST(others_do_not_wait_for_helpers)
 }
 END_TEST
 
-/* The mirror goes while its link is lent: the helper finds out, or the link's thread does; writes go
- * on without it, and it comes back. */
+/* The mirror goes while its link is lent: the helper finds out, or the link's thread does; writes
+ * go on without it, and it comes back. */
 START_TEST(mirror_leaves_a_lent_link)
 {
 	struct help_writer w[2];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The contract of the transport seam: one source, run over every transport. A test's loop index
- * chooses the transport (see kinds). Both ends mostly live in this process and are polled in turn. verbs runs
- * where there is an RDMA device: in the virtual-machine rig (tests/vm/verbs_contract.sh).
+ * chooses the transport (see kinds). Both ends mostly live in this process and are polled in turn.
+ * verbs runs where there is an RDMA device: in the virtual-machine rig
+ * (tests/vm/verbs_contract.sh).
  */
 #include "replication/transport_fault.h"
 #include "replication/transport_verbs.h"
@@ -78,7 +79,8 @@ static size_t message(uint32_t i, uint8_t buf[SLOT])
 	return len;
 }
 
-/* A transport that does not know place and length says 0: the message is looked for where it must be. */
+/* A transport that does not know place and length says 0: the message is looked for where it must
+ * be. */
 static void check_message(struct pair *p, const struct transport_event *ev)
 {
 	uint64_t off = (uint64_t)(ev->imm % SLOTS) * SLOT;
@@ -610,8 +612,8 @@ START_TEST(connects_and_disconnects_without_a_leak)
 	unsigned long pages = 0;
 	unsigned fds = 0;
 
-	/* Else an endpoint (2 MiB over verbs) is on the heap from its second time on, in the arena of
-	 * whichever thread has it, and a heap that grew once looks like a leak. */
+	/* Else an endpoint (2 MiB over verbs) is on the heap from its second time on, in the arena
+	 * of whichever thread has it, and a heap that grew once looks like a leak. */
 	if (!UNIT_SANITIZED) /* their allocator has no such option */
 		ck_assert_int_eq(mallopt(M_MMAP_THRESHOLD, 128 << 10), 1);
 	for (long i = 0; i < cycles + 20; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a poll spins before it sleeps: while its waits are short, and now and then to see whether they
- * have become so. */
+/* When a poll spins before it sleeps: while its waits are short, and now and then to see whether
+ * they have become so. */
 #include "replication/transport_internal.h"
 #include "tests/unit/unit_main.h"
 
