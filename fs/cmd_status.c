@@ -43,14 +43,17 @@ static uint64_t status_age_s(uint64_t then_ns)
 
 static void status_print_top(const json_t *j)
 {
-	const char *label = status_str(j, "volume", "label"), *mountpoint = status_str(j, NULL, "mountpoint");
+	const char *label = status_str(j, "volume", "label"),
+		   *mountpoint = status_str(j, NULL, "mountpoint");
 	const char *metrics = status_str(j, NULL, "metrics");
 
 	printf("volume      %s  %s%s%s\n", status_str(j, "volume", "path"),
 	       status_str(j, "volume", "uuid"), label[0] ? "  " : "", label);
 	printf("role        %s, pid %llu%s%s\n", status_str(j, NULL, "role"),
-	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "", mountpoint);
-	printf("metrics     %s%s%s\n", metrics[0] ? "http://" : "off", metrics, metrics[0] ? "/metrics" : "");
+	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "",
+	       mountpoint);
+	printf("metrics     %s%s%s\n", metrics[0] ? "http://" : "off", metrics,
+	       metrics[0] ? "/metrics" : "");
 	if (status_u64(j, "requests", "rings"))
 		printf("requests    over io_uring, %llu rings\n",
 		       (unsigned long long)status_u64(j, "requests", "rings"));
@@ -107,7 +110,8 @@ static void status_print_link(const json_t *l)
 {
 	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES], c[UNITS_TEXT_BYTES];
 
-	printf("mirror      %s  %s%s%s, %llu of %llu lanes used, acked LSN %llu, lag %llu records (%s)",
+	printf("mirror      %s  %s%s%s, %llu of %llu lanes used, acked LSN %llu, lag %llu records "
+	       "(%s)",
 	       status_str(l, NULL, "addr"), status_str(l, NULL, "state"),
 	       status_str(l, NULL, "transport")[0] ? " over " : "",
 	       status_str(l, NULL, "transport"),

@@ -74,7 +74,8 @@ static json_t *control_serve(struct control *c, const char *line)
 	if (!cmd)
 		reply = control_refuse("the request is not a JSON object with a cmd", "");
 	else if (strcmp(cmd, "status") == 0)
-		reply = status_json(c->node, c->fs, json_is_true(json_object_get(request, "digest")));
+		reply =
+		    status_json(c->node, c->fs, json_is_true(json_object_get(request, "digest")));
 	else if (strcmp(cmd, "metrics") == 0)
 		reply = status_metrics_json(c->node);
 	else if (strcmp(cmd, "tune") == 0)

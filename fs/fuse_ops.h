@@ -31,7 +31,8 @@ struct fs {
 	struct fuse_session *se;
 	struct doubt *doubt;         /* NULL on a mirror */
 	struct fuse_rings *rings;    /* NULL: every request comes through /dev/fuse */
-	_Atomic bool rings_alone;            /* the device is read for FORGET and INTERRUPT only; before workers start */
+	/* the device is read for FORGET and INTERRUPT only; before workers start */
+	_Atomic bool rings_alone;
 	pthread_mutex_t device_lock; /* then: who reads the device; outside all other locks */
 	struct fuse_buf device_buf;  /* device_lock */
 	_Atomic unsigned ring_count; /* rings that serve; 0: none, and rings_why says why */

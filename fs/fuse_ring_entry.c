@@ -128,7 +128,8 @@ static ssize_t ring_entry_answer(struct ring_entry *e, const struct iovec *iov, 
 	}
 	out.unique = e->commit_id;
 	for (int i = 1; i < count; i++) {
-		if (iov[i].iov_len > room - bytes) { /* the kernel asks for no more: never no answer */
+		/* the kernel asks for no more: never no answer */
+		if (iov[i].iov_len > room - bytes) {
 			out.error = -EIO;
 			bytes = 0;
 			break;

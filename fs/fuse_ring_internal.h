@@ -22,7 +22,8 @@ struct ring_entry {
 	struct fuse_ring_headers *headers;
 	uint8_t *payload;
 	uint64_t commit_id;         /* the kernel's number of the request */
-	enum { RING_REFUSE, RING_REFUSE_ONCE, RING_REFUSED } refused; /* ENOSPC: see ring_handle() */
+	/* ENOSPC: see ring_handle() */
+	enum { RING_REFUSE, RING_REFUSE_ONCE, RING_REFUSED } refused;
 	struct ring_entry *next;    /* in ring->answered or wait.queue */
 };
 
@@ -32,7 +33,8 @@ struct ring {
 	struct io_uring uring;      /* its thread's alone */
 	bool uring_open;
 	int wake_fd;                /* eventfd, polled by the ring */
-	_Atomic bool woken;         /* wake_fd was written and not yet seen, or the thread looks anyway */
+	/* wake_fd was written and not yet seen, or the thread looks anyway */
+	_Atomic bool woken;
 	_Atomic(struct ring_entry *) answered; /* by other threads: a stack */
 	unsigned live;              /* entries the kernel has or we answer; its thread's alone */
 	/* records were queued since the last commit_drive(); its thread's alone */

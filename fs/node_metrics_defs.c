@@ -173,8 +173,8 @@ const struct metrics_def node_link_state_def =
 	DEF("kvfs_mirror_state",
 	    "1 for the state that the link to the mirror is in.", METRICS_GAUGE, false);
 const struct metrics_def node_slab_slots_def =
-	DEF("kvfs_slab_slots",
-	    "Slots in pages of the class, used or free; class: usable bytes of one.", METRICS_GAUGE, false);
+    DEF("kvfs_slab_slots", "Slots in pages of the class, used or free; class: usable bytes of one.",
+	METRICS_GAUGE, false);
 const struct metrics_def node_slab_used_slots_def =
 	DEF("kvfs_slab_used_slots",
 	    "Slots of the class in use.", METRICS_GAUGE, false);

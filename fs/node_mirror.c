@@ -263,7 +263,8 @@ int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])
 	store_unlock(n->store);
 	err = mirror_create(n->log, n->ckpt, &cfg, &node_mirror_ops, n, &n->mirror, &reason);
 	if (err)
-		snprintf(why, NODE_WHY_BYTES, "cannot listen for the primary: %s", reason ? reason : strerror(-err));
+		snprintf(why, NODE_WHY_BYTES, "cannot listen for the primary: %s",
+			 reason ? reason : strerror(-err));
 	else
 		node_say_listening(n);
 	return err;

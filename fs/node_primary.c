@@ -92,8 +92,9 @@ static void node_name_missing(struct node *n, char *out, size_t cap)
 		if (stats[i].state != LINK_DOWN && stats[i].state != LINK_REFUSED &&
 		    !stats[i].last_error[0])
 			continue;
-		snprintf(out, cap, "mirror %.150s is %s%s%.400s", stats[i].addr, link_state_name(stats[i].state),
-			 stats[i].last_error[0] ? ": " : "", stats[i].last_error);
+		snprintf(out, cap, "mirror %.150s is %s%s%.400s", stats[i].addr,
+			 link_state_name(stats[i].state), stats[i].last_error[0] ? ": " : "",
+			 stats[i].last_error);
 		return;
 	}
 }
@@ -102,7 +103,8 @@ static int node_wait_mirrors(struct node *n, char *why)
 {
 	const char *reason = NULL;
 	char missing[640];
-	int err = primary_wait_live(n->primary, n->opt->min_mirrors, n->opt->connect_s * NSEC_PER_SEC, &reason);
+	int err = primary_wait_live(n->primary, n->opt->min_mirrors,
+				    n->opt->connect_s * NSEC_PER_SEC, &reason);
 
 	node_say_transports(n);
 	node_name_missing(n, missing, sizeof(missing));

@@ -66,9 +66,11 @@ static const struct option_def option_table[] = {
 	{ "mr_cache_size", KIND_SIZE, BOTH, FIELD(mr_cache_bytes), 0, 1ULL << 46, NULL, "SIZE",
 	  "registered memory kept ready ahead of need (default: 64M)" },
 	{ "memory", KIND_MEMORY, BOTH, FIELD(memory), 0, 0, NULL, "WHERE",
-	  "memory of the arena: host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER (default: host)" },
+	  "memory of the arena: host, numa:NODE, devdax:/dev/daxX.Y, gpu or gpu:NUMBER (default: "
+	  "host)" },
 	{ "ack_timeout", KIND_UINT, BOTH, FIELD(ack_timeout), 1, 31, NULL, "N",
-	  "verbs: a queue pair sends again after 4.096 us * 2^N without an answer (default: 14, 67 ms)" },
+	  "verbs: a queue pair sends again after 4.096 us * 2^N without an answer (default: 14, 67 "
+	  "ms)" },
 	{ "rdma_device", KIND_DEVICE, BOTH, FIELD(rdma_device), 0, 0, NULL, "NAME[:PORT[:GID]]",
 	  "verbs: device, port and GID to use (default: what leads to the peer)" },
 	{ "ring", KIND_SIZE, OPTIONS_MIRROR, FIELD(ring_bytes), 4 << 20, 3ULL << 30, NULL, "SIZE",
@@ -258,7 +260,8 @@ static int option_set_device(const struct option_def *d, char *field, const char
 	struct verbs_choice c;
 
 	if (strlen(value) >= OPTIONS_DEVICE_BYTES || verbs_choice_parse(value, &c) != 0) {
-		snprintf(why, OPTIONS_WHY_BYTES, "option %s wants %s, for example mlx5_0 or mlx5_0:1:3, not '%.100s'",
+		snprintf(why, OPTIONS_WHY_BYTES,
+			 "option %s wants %s, for example mlx5_0 or mlx5_0:1:3, not '%.100s'",
 			 d->name, d->arg, value);
 		return -EINVAL;
 	}
@@ -281,15 +284,16 @@ static int option_set_metrics(const struct option_def *d, struct options_metrics
 		return -EINVAL;
 	}
 	if (at.kind != ADDR_AUTO && at.kind != ADDR_TCP) {
-		snprintf(why, OPTIONS_WHY_BYTES, "option %s is HOST:PORT or off, not '%s'", d->name, value);
+		snprintf(why, OPTIONS_WHY_BYTES, "option %s is HOST:PORT or off, not '%s'", d->name,
+			 value);
 		return -EINVAL;
 	}
 	*field = (struct options_metrics){ .given = true, .at = at };
 	return 0;
 }
 
-static int option_apply(struct options *o, size_t index, const char *value, enum options_source source,
-			char *why)
+static int option_apply(struct options *o, size_t index, const char *value,
+			enum options_source source, char *why)
 {
 	const struct option_def *d = &option_table[index];
 	void *field = (char *)o + d->field;

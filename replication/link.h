@@ -81,7 +81,8 @@ struct link_sender {
 	uint64_t head_after[LINK_BATCH_POSTS];
 	uint32_t bytes[LINK_BATCH_POSTS];
 	bool holds;             /* the transport sends from the ops' memory */
-	struct op **held;       /* REPL_WINDOW_RECORDS, by LSN: sent, and not yet in the mirror's memory; NULL: none */
+	/* REPL_WINDOW_RECORDS, by LSN: sent, and not yet in the mirror's memory; NULL: none */
+	struct op **held;
 	uint64_t held_lsn;      /* nothing at or below it is held */
 };
 

@@ -313,7 +313,8 @@ static int session_lane_down(struct link *l, const struct transport_event *ev)
 	const char *why = l->tops->lane_why ? l->tops->lane_why(l->ep, ev->lane) : NULL;
 
 	atomic_fetch_add_explicit(&l->lanes_down, 1, memory_order_relaxed);
-	return link_fail(l, -ENOTCONN, "lane %u failed: %s", ev->lane, why ? why : strerror(-ev->err));
+	return link_fail(l, -ENOTCONN, "lane %u failed: %s", ev->lane,
+			 why ? why : strerror(-ev->err));
 }
 
 static int session_event(struct link *l, const struct transport_event *ev)

@@ -134,7 +134,8 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 	if (!m->tops)
 		return mirror_refuse(m, c, REPL_REFUSE_TRANSPORT, -ENOTSUP,
 				     "this mirror has no such transport");
-	if (m->tops == &transport_verbs_ops && verbs_available(m->cfg.rdma_device, found, sizeof(found)) != 0) {
+	if (m->tops == &transport_verbs_ops &&
+	    verbs_available(m->cfg.rdma_device, found, sizeof(found)) != 0) {
 		snprintf(text, sizeof(text), "this mirror has %.100s", found);
 		return mirror_refuse(m, c, REPL_REFUSE_TRANSPORT, -ENOTSUP, text);
 	}
@@ -295,7 +296,8 @@ static int mirror_lane_down(struct mirror *m, const struct transport_event *ev)
 
 	if (m->goodbye)
 		return 0;
-	return mirror_fail(m, -ENOTCONN, "lane %u failed: %s", ev->lane, why ? why : strerror(-ev->err));
+	return mirror_fail(m, -ENOTCONN, "lane %u failed: %s", ev->lane,
+			   why ? why : strerror(-ev->err));
 }
 
 static int mirror_event(struct mirror *m, const struct transport_event *ev)

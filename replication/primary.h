@@ -98,7 +98,8 @@ void primary_helper_leave(struct primary_helper *h);
 struct link_stats {
 	char addr[300];
 	char transport[8];
-	char transport_note[256]; /* an address without a prefix: what was found, and what is used */
+	/* an address without a prefix: what was found, and what is used */
+	char transport_note[256];
 	enum link_state state;
 	char last_error[400];
 	char ended_why[400]; /* why the last session ended; "": none has */

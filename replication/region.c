@@ -52,7 +52,8 @@ struct region_pool {
 	pthread_mutex_t lock;  /* everything below */
 	pthread_cond_t work;   /* for the thread */
 	pthread_cond_t idle;   /* a region left BUSY */
-	const struct region_registrar_ops *registrar; /* changes only when nothing is BUSY or registering */
+	/* changes only when nothing is BUSY or registering */
+	const struct region_registrar_ops *registrar;
 	void *registrar_ctx;
 	bool registering;      /* the thread is in registrar->add, without the lock */
 	bool registrar_changes; /* the thread begins nothing: handles are the changer's */
@@ -183,8 +184,9 @@ static bool register_step_locked(struct region_pool *p)
 
 	if (!p->registrar || clock_mono_ns() < p->register_retry_ns)
 		return false;
-	while (i < p->regions && (p->slot[i].state == REGION_BARE || p->slot[i].state == REGION_BUSY ||
-				  atomic_load_explicit(&p->slot[i].handle, memory_order_relaxed)))
+	while (i < p->regions &&
+	       (p->slot[i].state == REGION_BARE || p->slot[i].state == REGION_BUSY ||
+		atomic_load_explicit(&p->slot[i].handle, memory_order_relaxed)))
 		i++;
 	p->register_next = i;
 	if (i == p->regions)
@@ -451,7 +453,8 @@ void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes)
 	pthread_mutex_unlock(&p->lock);
 }
 
-void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx)
+void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops,
+			       void *ctx)
 {
 	pthread_mutex_lock(&p->lock);
 	p->registrar_changes = true;

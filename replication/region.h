@@ -52,7 +52,8 @@ struct region_registrar_ops {
 	void (*remove)(void *ctx, void *handle);
 	/* The same for a region that is a dmabuf (ibv_reg_dmabuf_mr). NULL, or -EOPNOTSUPP: this
 	 * device can't. */
-	int (*add_dmabuf)(void *ctx, int fd, uint64_t fd_off, void *base, size_t len, void **ret_handle);
+	int (*add_dmabuf)(void *ctx, int fd, uint64_t fd_off, void *base, size_t len,
+			  void **ret_handle);
 	void (*gone)(void *ctx); /* last, when the pool is destroyed; may be NULL */
 };
 
@@ -82,7 +83,8 @@ void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes);
  * registration under way, and takes back those made with the ops before: nobody may use their
  * handles any more. Callers one at a time.
  */
-void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops, void *ctx);
+void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops,
+			       void *ctx);
 
 /* The registrar's handle for the region that contains [addr, addr + len). False: not memory of the
  * pool, more than one region, or not registered (yet). Any thread, no lock. The caller owns

@@ -50,7 +50,8 @@ struct transport_params {
 	/* verbs only; zero and NULL are the defaults */
 	unsigned ack_timeout;     /* of a queue pair, 4.096 us * 2^n; 0: 14 */
 	const char *device;       /* NAME[:PORT[:GID]]; NULL or empty: any */
-	struct region_pool *memory; /* bytes in it are sent from where they are, if its owner keeps them */
+	/* bytes in it are sent from where they are, if its owner keeps them */
+	struct region_pool *memory;
 };
 
 struct transport_post {
@@ -90,7 +91,8 @@ struct transport_ops {
 	const char *name;
 	unsigned knobs; /* TRANSPORT_KNOB_* */
 	unsigned poll_us; /* of params, where nobody asks for another: what pays as a rule */
-	bool in_place;  /* bytes in params.memory are sent from where they lie, after post returned */
+	/* bytes in params.memory are sent from where they lie, after post returned */
+	bool in_place;
 
 	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local
 	 * sentence.
@@ -109,7 +111,8 @@ struct transport_ops {
 	 * -EINVAL (off or len outside the peer's window). Bytes in params.memory may be read until
 	 * the peer says that it has the record (or the endpoint is closed); all others have been
 	 * copied when post returns. tcp and shm copy all. Never blocks. */
-	int (*post)(struct transport_ep *ep, unsigned lane, const struct transport_post *posts, unsigned n);
+	int (*post)(struct transport_ep *ep, unsigned lane, const struct transport_post *posts,
+		    unsigned n);
 
 	/* Up to max events; waits up to timeout_ns for the first (spinning for up to poll_us first,
 	 * while waits are shorter than that as a rule). 0: none came, or woken. Also makes progress

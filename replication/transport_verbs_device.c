@@ -200,8 +200,8 @@ static void search_port(struct search *s, const char *dev, unsigned port)
 	if (strncmp(state, "4:", 2) != 0) {
 		if (s->found < FOUND_PORT)
 			snprintf(s->where, sizeof(s->where),
-				 "RDMA device %.40s, whose port %u is not active (%.20s)", dev, port,
-				 state);
+				 "RDMA device %.40s, whose port %u is not active (%.20s)", dev,
+				 port, state);
 		return;
 	}
 	if (s->found < FOUND_PORT) {

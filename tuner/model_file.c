@@ -43,7 +43,8 @@ int model_file_decode(const uint8_t *bytes, size_t len, uint32_t columns,
 
 static int read_whole(int dirfd, uint8_t **ret_bytes, size_t *ret_len)
 {
-	int fd = openat(dirfd, MODEL_FILE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), err;
+	const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	int fd = openat(dirfd, MODEL_FILE_NAME, flags), err;
 	uint8_t *bytes = NULL;
 	struct stat st;
 

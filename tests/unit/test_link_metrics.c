@@ -74,7 +74,8 @@ START_TEST(what_was_not_taken_does_not_count)
 	ck_assert_uint_eq(latency()->count, 7);
 	ck_assert_uint_eq(latency()->sum, 4 * 3000 + 3 * 2000);
 	ck_assert_uint_eq(metrics_value(&snap, "qp_retry_count", "tcp:h:1"), 2);
-	ck_assert_uint_eq(metrics_find(&snap, "kvfs_mirror_retries_total", "tcp:h:1")->label_count, 2);
+	ck_assert_uint_eq(metrics_find(&snap, "kvfs_mirror_retries_total", "tcp:h:1")->label_count,
+			  2);
 }
 END_TEST
 

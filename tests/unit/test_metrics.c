@@ -14,7 +14,9 @@
 static const struct metrics_def ops = {
 	.name = "t_ops_total", .help = "Operations.", .kind = METRICS_COUNTER,
 };
-static const struct metrics_def depth = { .name = "t_depth", .help = "Depth.", .kind = METRICS_GAUGE };
+static const struct metrics_def depth = { .name = "t_depth",
+					  .help = "Depth.",
+					  .kind = METRICS_GAUGE };
 static const struct metrics_def lat = {
 	.name = "t_seconds", .help = "Latency.", .kind = METRICS_HISTOGRAM, .ns = true,
 	.first_bits = METRICS_NS_FIRST_BITS, .sub_bits = 2,
@@ -122,7 +124,9 @@ static void *count_thread(void *arg)
 START_TEST(threads_lose_nothing)
 {
 	struct metric *s[3] = {
-		metrics_series(m, &ops, NULL), metrics_series(m, &depth, NULL), metrics_series(m, &lat, NULL),
+		metrics_series(m, &ops, NULL),
+		metrics_series(m, &depth, NULL),
+		metrics_series(m, &lat, NULL),
 	};
 	pthread_t threads[COUNTERS];
 	unsigned rounds = 2 * METRICS_THREADS / COUNTERS;
@@ -135,7 +139,8 @@ START_TEST(threads_lose_nothing)
 			pthread_join(threads[i], NULL);
 	}
 	take();
-	ck_assert_uint_eq(metrics_value(&snap, "t_ops_total", NULL), (uint64_t)rounds * COUNTERS * ROUNDS);
+	ck_assert_uint_eq(metrics_value(&snap, "t_ops_total", NULL),
+			  (uint64_t)rounds * COUNTERS * ROUNDS);
 	ck_assert_uint_eq(metrics_value(&snap, "t_depth", NULL), 0);
 	ck_assert_uint_eq(metrics_find(&snap, "t_seconds", NULL)->count,
 			  (uint64_t)rounds * COUNTERS * ROUNDS);

@@ -239,7 +239,8 @@ START_TEST(goes_on_without_a_registration)
 	struct region r;
 	void *handle;
 
-	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 4 * REGION_BYTES, REGION_BYTES, &p), 0);
+	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 4 * REGION_BYTES, REGION_BYTES, &p),
+			 0);
 	ck_assert_int_eq(region_get(p, &r), 0);
 	add_fails_after = 0;
 	region_pool_set_registrar(p, &registrar, NULL);

@@ -35,7 +35,7 @@ static struct {
 	uint32_t head, tail; /* posted, executed */
 	unsigned doorbells, signalled;
 	uint32_t imm[4096], imms; /* of notices, in order */
-	size_t len[4096];             /* of message imm, all of whose bytes are imm % 251; 0: not known */
+	size_t len[4096]; /* of message imm, all of whose bytes are imm % 251; 0: not known */
 	uint8_t *remote;
 } fake;
 
