@@ -58,7 +58,7 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
 /* Windows between comparisons with the static settings; the first when the settings come from
  * another load. */
 #define TUNER_AUDIT_EVERY 200
-#define TUNER_AUDIT_SOON 30
+#define TUNER_AUDIT_SOON 15
 
 /* Within a load, clients and sizes still move. More than this, and rewards are no longer
  * comparable. */

@@ -16,6 +16,7 @@
 #define SURE 1.3            /* standard errors a gain must be clear of */
 #define HOPELESS 0.7        /* standard errors that leave no hope of one */
 #define DROP_LEAST 0.1      /* one window this much worse ends a trial */
+#define LOSS_LEAST 0.05     /* the mean of two or more windows that does, whatever was expected */
 #define BUDGET_LOSS 20.0    /* windows of the budget that a loss of 100 % costs besides */
 
 static double standard_error(const struct tuner *t)
@@ -63,7 +64,8 @@ static double believe(const struct tuner *t, double gain, double *ret_error)
 void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
 			 const struct context_key *key, struct tuner_decision *d)
 {
-	double drop = fmax(3 * t->noise, DROP_LEAST), gain, error;
+	double drop = fmax(3 * t->noise, DROP_LEAST), loss = fmax(1.5 * t->noise, LOSS_LEAST);
+	double gain, error;
 	bool last;
 
 	mean_add(&t->trial, d->reward, BASE_MOST);
@@ -80,9 +82,12 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
 		mean_add(&t->ctx->shipped, d->reward, BASE_MOST);
 	gain = believe(t, d->gain, &error);
 	last = t->trial.n >= TRIAL_WINDOWS;
-	/* What was measured comes first: a prior, however sure, keeps no step that lost. */
+	/* What was measured comes first: a prior, however sure, keeps no step that lost, and draws
+	 * out no trial that loses. */
 	if (t->trial.n == 1 && d->gain < -drop)
 		roll_back(t, w, d, "much worse at once");
+	else if (t->trial.n > 1 && d->gain < -loss)
+		roll_back(t, w, d, "worse than what was");
 	else if (d->gain > 0 && gain > MARGIN + SURE * error)
 		keep(t, w, d);
 	else if (gain + HOPELESS * error < MARGIN)
