@@ -23,7 +23,10 @@ struct bench_load {
 	/* one large file, written or read in io_bytes pieces; percent is not used */
 	bool sequential;
 	unsigned clients_max; /* 0: any number */
+	unsigned pause_us;    /* of each client after BENCH_BURST_OPS operations; 0: none */
 };
+
+#define BENCH_BURST_OPS 64
 
 struct bench_config {
 	const char *dir;

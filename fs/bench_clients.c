@@ -119,11 +119,22 @@ static int client_do(struct client *c, enum bench_op op)
 	}
 }
 
+/* The load's own quiet time between bursts. */
+static void client_pause(struct client *c, unsigned done)
+{
+	unsigned us = c->all->keys->load->pause_us;
+	struct timespec pause = { .tv_nsec = (long)us * 1000 };
+
+	if (us && done % BENCH_BURST_OPS == 0)
+		nanosleep(&pause, NULL);
+}
+
 /* At least one operation, however short the run and busy the machine. */
 static void *client_main(void *arg)
 {
 	struct client *c = arg;
 	struct bench_result *r = &c->result;
+	unsigned done = 0;
 
 	do {
 		enum bench_op op = bench_choose_op(c->all->keys, &c->random);
@@ -133,6 +144,7 @@ static void *client_main(void *arg)
 		if (!err) {
 			histogram_add(&r->latency, clock_mono_ns() - began);
 			r->ops++;
+			client_pause(c, ++done);
 			continue;
 		}
 		r->errors++;
