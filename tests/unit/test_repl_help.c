@@ -9,7 +9,7 @@
 static struct rig rig;
 
 struct help_writer {
-	unsigned count, helped;
+	unsigned count, helped, borrowed;
 	pthread_t thread;
 	struct rig_progress progress;
 };
@@ -23,6 +23,7 @@ static void *help_writer_main(void *arg)
 	for (unsigned i = 1; i <= w->count; i++) {
 		rig_write(&rig.p, 0, &w->progress);
 		if (primary_help_begin(&h)) {
+			w->borrowed++;
 			while (rig_progress_done(&w->progress) < i && primary_help(&h))
 				sched_yield();
 			w->helped += rig_progress_done(&w->progress) == i;
@@ -109,10 +110,12 @@ END_TEST
 START_TEST(mirror_leaves_a_lent_link)
 {
 	struct help_writer w[2];
+	unsigned borrowed = 0;
 
 	open_live(_i ? rig_net() : ADDR_SHM, 1);
 	for (int round = 0; round < 3; round++) {
 		write_helping(200, w);
+		borrowed += w[0].borrowed + w[1].borrowed;
 		rig_mirror_stop(&rig.m[0]);
 		write_helping(200, w);
 		ck_assert_uint_eq(w[0].progress.failed + w[1].progress.failed, 0);
@@ -120,6 +123,7 @@ START_TEST(mirror_leaves_a_lent_link)
 		rig_wait_live(&rig, 1);
 	}
 	write_helping(200, w);
+	ck_assert_uint_gt(borrowed, 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	rig_close(&rig);
 }
