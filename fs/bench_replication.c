@@ -224,6 +224,8 @@ static int replication_measure(struct replication *r, struct bench_cell *c)
 			continue;
 		replication_progress(c, i);
 		err = replication_cell(r, c, i);
+		c->done[i] = !err;
+		r->results.cells_done += !err;
 		errors += c->errors[i];
 	}
 	replication_progress_end();
@@ -322,17 +324,20 @@ static int replication_plan(struct replication *r)
 static int replication_all(struct replication *r)
 {
 	struct bench_results *res = &r->results;
-	unsigned table = res->cell_count / r->cfg->load_count;
-	int err = 0, worst = 0;
+	unsigned table = res->cell_count / r->cfg->load_count, i;
+	int worst = 0;
 
-	for (unsigned i = 0; i < res->cell_count; i++) {
-		err = replication_measure(r, &res->cells[i]);
-		if (err < 0)
-			return err;
-		worst |= err;
+	/* A cell that fails costs the others nothing, unless it is the first: then all would. A
+	 * signal ends it, and what is there is reported. */
+	for (i = 0; i < res->cell_count; i++) {
+		worst |= replication_measure(r, &res->cells[i]) != 0;
+		if (r->signals.got || !res->cells_done)
+			break;
 		if (!r->cfg->json && (i + 1) % table == 0)
 			bench_report_table(res, i + 1 - table, table);
 	}
+	if (!r->cfg->json && res->cells_done && i % table != 0)
+		bench_report_table(res, i - i % table, i % table);
 	return worst;
 }
 
@@ -347,7 +352,7 @@ int bench_replication_run(const struct bench_replication *cfg)
 		diag_error("bench: nothing is left to measure: %s", strerror(-err));
 	else
 		err = replication_all(&r);
-	if (err >= 0) {
+	if (err >= 0 && r.results.cells_done) {
 		int plot = cfg->plot ? bench_plot_write(&r.results, cfg->plot) : 0;
 
 		if (cfg->json)

@@ -60,6 +60,7 @@ struct bench_cell {
 	uint64_t value_bytes;
 	unsigned clients;
 	struct bench_run runs[BENCH_SETTINGS_MAX][BENCH_RUNS_MAX];
+	bool done[BENCH_SETTINGS_MAX]; /* all its runs; else its figures are 0 and not reported */
 	uint64_t errors[BENCH_SETTINGS_MAX];
 	int first_errno;
 };
@@ -74,6 +75,7 @@ struct bench_results {
 	const struct bench_replication *cfg;
 	struct bench_cell *cells;  /* by load, transport, size */
 	unsigned cell_count;
+	unsigned cells_done;       /* with each of their settings counted */
 	struct bench_left_out left_out[BENCH_TRANSPORTS];
 	unsigned left_out_count;
 	char device[64];           /* the emulated RDMA device; "": none */
@@ -86,6 +88,7 @@ int bench_replication_run(const struct bench_replication *cfg);
 struct bench_spread {
 	double low, median, high;
 };
+/* All 0 for a cell that was not done. */
 struct bench_spread bench_spread_of(const struct bench_results *r, const struct bench_cell *c,
 				    unsigned setting, size_t figure_offset);
 #define BENCH_SPREAD(r, c, setting, figure) \

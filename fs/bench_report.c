@@ -28,6 +28,8 @@ struct bench_spread bench_spread_of(const struct bench_results *r, const struct 
 	unsigned n = r->cfg->runs;
 	double v[BENCH_RUNS_MAX];
 
+	if (!c->done[setting])
+		return (struct bench_spread){ 0 };
 	for (unsigned i = 0; i < n; i++)
 		memcpy(&v[i], (const char *)&c->runs[setting][i] + figure_offset, sizeof(v[i]));
 	qsort(v, n, sizeof(v[0]), report_compare);
@@ -57,7 +59,7 @@ bool bench_ratio(const struct bench_results *r, const struct bench_load *load, u
 		return false;
 	shm_ops = BENCH_SPREAD(r, shm, BENCH_STATIC, ops).median;
 	tcp_ops = BENCH_SPREAD(r, tcp, BENCH_STATIC, ops).median;
-	if (tcp_ops <= 0)
+	if (tcp_ops <= 0 || shm_ops <= 0)
 		return false;
 	for (size_t i = 0; i < sizeof(report_bars) / sizeof(report_bars[0]); i++) {
 		if (report_bars[i].value_bytes == value_bytes &&
@@ -106,12 +108,17 @@ static void report_row(const struct bench_results *r, const struct bench_cell *c
 
 		if (!bench_measures(r->cfg, i))
 			continue;
+		if (!c->done[i]) {
+			printf(" | %-46s", "failed");
+			continue;
+		}
 		printf(" | %9.0f %4.0f %% %9.1f %9.1f %9.1f", ops.median,
 		       ops.median > 0 ? 100 * (ops.high - ops.low) / ops.median : 0,
 		       BENCH_SPREAD(r, c, i, mean_us).median, BENCH_SPREAD(r, c, i, p99_us).median,
 		       BENCH_SPREAD(r, c, i, p999_us).median);
 	}
-	if (report_compares(r) && BENCH_SPREAD(r, c, BENCH_STATIC, ops).median > 0)
+	if (report_compares(r) && c->done[BENCH_TUNED] &&
+	    BENCH_SPREAD(r, c, BENCH_STATIC, ops).median > 0)
 		printf(" | %.2f", BENCH_SPREAD(r, c, BENCH_TUNED, ops).median /
 				      BENCH_SPREAD(r, c, BENCH_STATIC, ops).median);
 	putchar('\n');
@@ -166,7 +173,7 @@ static void report_json_cell(const struct bench_results *r, const struct bench_c
 	for (unsigned i = 0; bench_setting_at(i); i++) {
 		json_t *row;
 
-		if (!bench_measures(r->cfg, i))
+		if (!bench_measures(r->cfg, i) || !c->done[i])
 			continue;
 		row = json_pack("{s:s, s:b, s:s, s:I, s:i, s:s, s:I}", "transport",
 				bench_transport_name(c->kind), "emulated", c->emulated, "load",

@@ -246,8 +246,11 @@ static int bench_all(struct bench_args *a)
 		a->cfg.load = l;
 		a->cfg.threads = l && l->clients_max && l->clients_max < threads ? l->clients_max
 										 : threads;
-		rc = l ? bench_one(a, rows)
-		       : bench_bad("--load", name, "no such load, see kvfs bench --help");
+		if (l && l->pause_us)
+			rc = bench_bad("--load", name, "a load for --replication");
+		else
+			rc = l ? bench_one(a, rows)
+			       : bench_bad("--load", name, "no such load, see kvfs bench --help");
 	}
 	if (a->replication.json && rc != CMD_USAGE) {
 		json_dumpf(rows, stdout, JSON_INDENT(2));
@@ -265,7 +268,8 @@ static int bench_run_dir(struct bench_args *a)
 		return CMD_USAGE;
 	}
 	if (a->only_replication) {
-		diag_error("bench: %s is for --replication", a->only_replication);
+		diag_error("bench: %s%s is for --replication",
+			   a->only_replication[0] == '-' ? "" : "--", a->only_replication);
 		return CMD_USAGE;
 	}
 	if (a->values && (units_parse_size(a->values, &a->cfg.value_bytes) ||
@@ -285,6 +289,8 @@ static int bench_run_replication(struct bench_args *a)
 	}
 	if (a->cfg.dir)
 		r->dir = a->cfg.dir;
+	if (strchr(r->dir, ','))
+		return bench_bad("--dir", r->dir, "a comma can't be part of it (it parts -o)");
 	r->each = a->cfg;
 	if (a->loads)
 		rc = bench_replication_set_list(r, "--load", a->loads);
@@ -324,16 +330,16 @@ int cmd_bench(int argc, char **argv)
 		.cfg = { .keys = 1000, .value_bytes = 1024, .file_bytes = 256ULL << 20,
 			 .threads = 2, .seconds = 5, .seed = 1 },
 	};
-	int opt, rc;
+	int opt, rc, index = 0;
 
 	bench_replication_defaults(&a.replication);
-	while ((opt = getopt_long(argc, argv, "ho:", bench_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "ho:", bench_options, &index)) != -1) {
 		if (opt == 'h') {
 			bench_usage(stdout);
 			return CMD_OK;
 		}
 		if (strchr("TmprwWePo", opt))
-			a.only_replication = opt == 'o' ? "-o" : argv[optind - 1];
+			a.only_replication = opt == 'o' ? "-o" : bench_options[index].name;
 		rc = bench_set(&a, opt, optarg);
 		if (rc)
 			return rc;

@@ -36,13 +36,13 @@ static void tune_help(void)
 	       "       kvfs tune --replay FILE [--explain] [--json]\n\n"
 	       "Shows what the tuner of the mount at WHERE has set, and gives it orders, which\n"
 	       "take effect with its next window, within a second.\n\n"
-	       "  --explain [N]     the last N decisions (default: 10, most: 128)\n"
+	       "  --explain [N]     the last N decisions (default: 10, most: 128); or --explain=N\n"
 	       "  --record FILE     write a trace of windows and decisions; off ends it\n"
 	       "  --replay FILE     decide a trace's windows anew, and say whether each came out\n"
 	       "                    the same\n"
 	       "  --freeze          move nothing until --thaw\n"
 	       "  --thaw            go on by itself\n"
-	       "  --set KNOB=VALUE  lanes, poll_us, batch or reserve_mib, until --thaw\n"
+	       "  --set KNOB=VALUE  lanes, poll_us, batch or reserve_mib; freezes, until --thaw\n"
 	       "  --json            as one JSON object\n");
 }
 
@@ -106,6 +106,12 @@ static int tune_take_option(struct tune_args *a, int argc, char **argv, int *i)
 		a->as_json = true;
 	} else if (strcmp(arg, "--freeze") == 0 || strcmp(arg, "--thaw") == 0) {
 		json_object_set_new(a->request, "freeze", json_boolean(arg[2] == 'f'));
+	} else if (strncmp(arg, "--explain=", 10) == 0) {
+		if (!is_number(arg + 10))
+			return tune_wrong("--explain wants a number, not ", arg + 10);
+		a->explain = true;
+		json_object_set_new(a->request, "explain",
+				    json_integer(strtol(arg + 10, NULL, 10)));
 	} else if (strcmp(arg, "--explain") == 0) {
 		a->explain = true;
 		json_object_set_new(a->request, "explain",

@@ -165,6 +165,37 @@ static json_t *tune_orders(struct node *n, const json_t *request)
 	return NULL;
 }
 
+/* A decision names ladder values; where the option's own value stands in a level's place, that. */
+static void explain_real(const struct node *n, json_t *settings)
+{
+	for (int k = 0; k < TUNER_KNOBS; k++) {
+		const char *name = tuner_knob_name((enum tuner_knob)k);
+		const json_t *v = json_object_get(settings, name);
+		uint8_t level;
+
+		if (!json_is_integer(v))
+			continue;
+		level = tuner_knob_level((enum tuner_knob)k, (uint32_t)json_integer_value(v));
+		json_object_set_new(settings, name,
+				    json_integer(value_at(n, (enum tuner_knob)k, level)));
+	}
+}
+
+static json_t *explain_decisions(const struct node *n, struct tuner_loop *loop, unsigned count)
+{
+	static const char *const settings[] = { "before", "after", "choice" };
+	json_t *list = tuner_loop_explain(loop, count), *d, *c;
+	size_t i, j;
+
+	json_array_foreach(list, i, d) {
+		for (j = 0; j < sizeof(settings) / sizeof(settings[0]); j++)
+			explain_real(n, json_object_get(d, settings[j]));
+		json_array_foreach(json_object_get(d, "candidates"), j, c)
+			explain_real(n, c);
+	}
+	return list;
+}
+
 json_t *control_tune(struct node *n, const json_t *request)
 {
 	json_int_t explain = json_integer_value(json_object_get(request, "explain"));
@@ -181,7 +212,9 @@ json_t *control_tune(struct node *n, const json_t *request)
 	reply = json_pack("{s:b, s:o}", "ok", 1, "tuner", node_tuner_json(n));
 	if (explain > 0 && loop)
 		json_object_set_new(reply, "decisions",
-				    tuner_loop_explain(loop, explain < DECISION_LOG_MAX ?
-							     (unsigned)explain : DECISION_LOG_MAX));
+				    explain_decisions(n, loop,
+						      explain < DECISION_LOG_MAX
+							  ? (unsigned)explain
+							  : DECISION_LOG_MAX));
 	return reply;
 }

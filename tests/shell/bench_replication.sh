@@ -109,6 +109,11 @@ refused '-o: ' -o protocol=A
 refused '--file-size is not for --replication' --file-size 1M
 refused "unexpected argument 'more'" more
 expect 2 "$KVFS" bench --dir "$tmp" --runs 2
-one_line '--replication'
+one_line '--runs is for --replication'
+expect 2 "$KVFS" bench --dir "$tmp" --load burst
+one_line '--load burst'
+mkdir "$tmp/a,b"
+expect 2 "$KVFS" bench --replication --dir "$tmp/a,b" --transport shm
+one_line 'comma'
 expect 1 "$KVFS" bench --replication --dir "$tmp/missing" --transport tcp
 one_line 'give another directory with --dir'

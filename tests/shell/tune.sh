@@ -47,8 +47,8 @@ expect 0 "$KVFS" tune --set poll_us=50 --set lanes=1 "$tmp/m"
 in_out "lanes=1 poll_us=50"
 "$KVFS" umount "$tmp/m"
 
-# On: the lanes that are not used are opened ahead.
-mount_volume "$opt"
+# On: the lanes that are not used are opened ahead. poll_us is off the ladder.
+mount_volume "$opt,poll_us=70"
 grep -qF "no model yet" "$tmp/mount.err" || fail "not a word of the model: $(cat "$tmp/mount.err")"
 expect 0 "$KVFS" status "$tmp/m"
 in_out "2 of 4 lanes used"
@@ -73,8 +73,9 @@ one_line "must be UTF-8"
 load a
 load b
 wait_for "tuner '.tuner.windows > 8'" 30
-expect 0 "$KVFS" tune --json --explain 5 "$tmp/m"
+expect 0 "$KVFS" tune --json --explain=5 "$tmp/m"
 jq -e '(.decisions | length) == 5 and (.decisions[0].features | has("ops_per_s")) and
+	([.decisions[].before.poll_us] | all(. == 0 or . == 70 or . == 1000)) and
 	.tuner.recording and ([.decisions[].action] | all(. != null))' "$tmp/out" >/dev/null ||
 	fail "$(cat "$tmp/out")"
 expect 0 "$KVFS" tune --explain "$tmp/m"

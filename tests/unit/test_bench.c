@@ -102,6 +102,7 @@ static void results_make(const char *load, unsigned runs)
 			/* not in order */
 			double ops = 1000.0 * ((r + 1) % runs + 1) * (kinds[i] == ADDR_SHM ? 4 : 1);
 
+			cells[i].done[BENCH_STATIC] = cells[i].done[BENCH_TUNED] = true;
 			cells[i].runs[BENCH_STATIC][r].ops = ops;
 			cells[i].runs[BENCH_TUNED][r].ops = 2 * ops;
 		}
@@ -143,6 +144,10 @@ START_TEST(ratio_has_a_bar_where_one_is_asked)
 	ck_assert(bench_ratio(&results, cells[0].load, 4096, &ratio, &bar));
 	ck_assert_double_eq(bar, 0);
 	ck_assert(!bench_ratio(&results, cells[0].load, 1024, &ratio, &bar));
+	cells[0].done[BENCH_STATIC] = false;
+	ck_assert(!bench_ratio(&results, cells[0].load, 4096, &ratio, &bar));
+	ck_assert(BENCH_SPREAD(&results, &cells[0], BENCH_STATIC, ops).high == 0);
+	cells[0].done[BENCH_STATIC] = true;
 	config.settings = 1U << BENCH_TUNED;
 	ck_assert(!bench_ratio(&results, cells[0].load, 4096, &ratio, &bar));
 }
