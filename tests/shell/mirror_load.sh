@@ -27,6 +27,7 @@ head -c 2000000 /dev/urandom >"$tmp/m/big" # a tenth of the log's pool
 wait_for '[ "$(loads "len(l) == 2 and all(x and x[\"received\"] > 1 and x[\"log\"] > 0.01 for x in l)")" = True ]' 100
 [ "$(loads 'all(0 <= x["cpu"] < 64 and 0 < x["log"] < 1 and 0 <= x["ring"] <= 1 and x["age_ns"] < 5e9 for x in l)')" = True ] ||
 	fail "figures that can't be: $(loads l)"
+# shellcheck disable=SC2034 # wait_for evaluates it
 heard=$(loads 'min(x["received"] for x in l)')
 wait_for '[ "$(loads "min(x[\"received\"] for x in l)")" -gt "$((heard + 3))" ]' 100
 [ "$(loads 'sum(x["new_ways"] for x in l)')" = 0 ] || fail "ways were made: $(loads l)"

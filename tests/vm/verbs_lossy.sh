@@ -38,6 +38,7 @@ for lanes in 1 10 40 10; do
 	wait_for live_over_verbs 200
 	lanes_are "$lanes" || fail "not $lanes lanes: $(status_of 1 /mnt/kv .mirrors)"
 	same_state
+	# shellcheck disable=SC2034 # wait_for evaluates it
 	loads=$(loads_heard)
 	wait_for '[ "$(loads_heard)" -ge "$((loads + 5))" ]' 60
 done
