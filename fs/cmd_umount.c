@@ -17,12 +17,14 @@
 #define UMOUNT_NS (900 * NSEC_PER_SEC)
 #define UMOUNT_PROGRESS_MS 5000
 
-static int umount_wait_gone(int pidfd, const char *where)
+static int umount_wait_gone(const struct control_end *end, const char *where)
 {
 	uint64_t began = clock_mono_ns();
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+	struct pollfd p = { .fd = end->pidfd, .events = POLLIN };
+	const char *error;
+	json_t *last;
 
-	while (poll(&p, 1, UMOUNT_PROGRESS_MS) == 0) {
+	while (end->pidfd >= 0 && poll(&p, 1, UMOUNT_PROGRESS_MS) == 0) {
 		uint64_t seconds = (clock_mono_ns() - began) / NSEC_PER_SEC;
 
 		if (clock_mono_ns() - began > UMOUNT_NS) {
@@ -33,7 +35,12 @@ static int umount_wait_gone(int pidfd, const char *where)
 		diag_info("%s: waiting for the last checkpoint (%llu s)", where,
 			  (unsigned long long)seconds);
 	}
-	return CMD_OK;
+	last = control_end_error(end);
+	error = json_string_value(json_object_get(last, "error"));
+	if (error)
+		diag_error("%s", error);
+	json_decref(last);
+	return error ? CMD_FAILED : CMD_OK;
 }
 
 /* A mount whose daemon is dead can only be taken away. */
@@ -51,7 +58,8 @@ static bool umount_stale(const char *where)
 int cmd_umount(int argc, char **argv)
 {
 	json_t *request, *reply = NULL;
-	int pidfd = -1, err, code = CMD_FAILED;
+	struct control_end end;
+	int err, code = CMD_FAILED;
 	const char *error;
 	char why[512];
 
@@ -68,7 +76,7 @@ int cmd_umount(int argc, char **argv)
 	if (umount_stale(argv[1]))
 		return CMD_OK;
 	request = json_pack("{s:s}", "cmd", "shutdown");
-	err = control_call(argv[1], request, UMOUNT_ASK_SECONDS, &reply, &pidfd, why, sizeof(why));
+	err = control_call(argv[1], request, UMOUNT_ASK_SECONDS, &reply, &end, why, sizeof(why));
 	json_decref(request);
 	if (err) {
 		diag_error("%s", why);
@@ -78,9 +86,8 @@ int cmd_umount(int argc, char **argv)
 	if (error)
 		diag_error("%s", error);
 	else
-		code = pidfd >= 0 ? umount_wait_gone(pidfd, argv[1]) : CMD_OK;
-	if (pidfd >= 0)
-		close(pidfd);
+		code = umount_wait_gone(&end, argv[1]);
+	control_end_close(&end);
 	json_decref(reply);
 	return code;
 }

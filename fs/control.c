@@ -26,9 +26,10 @@ struct control {
 	int listen_fd, stop_fd, shutdown_fd;
 	pthread_t thread;
 	bool started;
-	pthread_mutex_t lock; /* protects connections */
+	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t idle;
 	unsigned connections;
+	int farewell_fd; /* who asked for the shutdown; -1: nobody */
 };
 
 struct control_conn {
@@ -66,7 +67,8 @@ static json_t *control_shutdown(struct control *c)
 	return json_pack("{s:b, s:i}", "ok", 1, "pid", (int)getpid());
 }
 
-static json_t *control_serve(struct control *c, const char *line)
+/* ret_stays: the connection is to hear how it ends. */
+static json_t *control_serve(struct control *c, const char *line, bool *ret_stays)
 {
 	json_t *request = json_loads(line, JSON_REJECT_DUPLICATES, NULL), *reply;
 	const char *cmd = json_string_value(json_object_get(request, "cmd"));
@@ -86,6 +88,8 @@ static json_t *control_serve(struct control *c, const char *line)
 		reply = control_shutdown(c);
 	else
 		reply = control_refuse("unknown command ", cmd);
+	*ret_stays = cmd && strcmp(cmd, "shutdown") == 0 &&
+		     json_is_true(json_object_get(reply, "ok"));
 	json_decref(request);
 	return reply;
 }
@@ -117,7 +121,6 @@ static bool control_peer_ok(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
 	       (peer.uid == 0 || peer.uid == geteuid());
 }
-
 static void control_reply(int fd, json_t *reply)
 {
 	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
@@ -141,6 +144,7 @@ static void *control_conn_main(void *arg)
 	struct control *c = conn->c;
 	struct timeval tv = { .tv_sec = CONTROL_IO_SECONDS };
 	char line[4096];
+	bool stays = false;
 	json_t *reply;
 
 	setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
@@ -150,13 +154,16 @@ static void *control_conn_main(void *arg)
 		control_reply(conn->fd, reply);
 		json_decref(reply);
 	} else if (control_read_line(conn->fd, line, sizeof(line)) == 0) {
-		reply = control_serve(c, line);
+		reply = control_serve(c, line, &stays);
 		control_reply(conn->fd, reply);
 		json_decref(reply);
 	}
-	close(conn->fd);
-	free(conn);
 	pthread_mutex_lock(&c->lock);
+	if (stays && c->farewell_fd < 0)
+		c->farewell_fd = conn->fd;
+	else
+		close(conn->fd);
+	free(conn);
 	c->connections--;
 	pthread_cond_signal(&c->idle);
 	pthread_mutex_unlock(&c->lock);
@@ -240,7 +247,7 @@ int control_start(struct node *n, struct fs *fs, struct control **ret_c, char wh
 		return -ENOMEM;
 	c->node = n;
 	c->fs = fs;
-	c->listen_fd = -1;
+	c->listen_fd = c->farewell_fd = -1;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->idle, NULL);
 	c->stop_fd = eventfd(0, EFD_CLOEXEC);
@@ -264,12 +271,13 @@ int control_shutdown_fd(const struct control *c)
 	return c->shutdown_fd;
 }
 
-void control_stop(struct control *c)
+int control_stop(struct control *c)
 {
 	uint64_t one = 1;
+	int farewell_fd;
 
 	if (!c)
-		return;
+		return -1;
 	if (c->started) {
 		io_write_full(c->stop_fd, &one, sizeof(one));
 		pthread_join(c->thread, NULL);
@@ -284,7 +292,23 @@ void control_stop(struct control *c)
 		close(c->listen_fd);
 	close(c->stop_fd);
 	close(c->shutdown_fd);
+	farewell_fd = c->farewell_fd;
 	pthread_cond_destroy(&c->idle);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
+	return farewell_fd;
+}
+
+void control_farewell(int fd, const char *error)
+{
+	json_t *last;
+
+	if (fd < 0)
+		return;
+	if (error) {
+		last = control_refuse(error, "");
+		control_reply(fd, last);
+		json_decref(last);
+	}
+	close(fd);
 }

@@ -10,7 +10,8 @@
  *                         → {"ok":true,"tuner":{…},"decisions":[…]}  see control_tune.c
  *   {"cmd":"checkpoint"}  → {"ok":true,"number":…,"lsn":…}   when it is durable
  *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint
- *                                                            and exit follow
+ *                                                            and exit follow; a second line
+ *                                                            comes if that checkpoint failed
  *   anything refused      → {"ok":false,"error":"a sentence"}
  *
  * The peer must be root or the daemon's user. Server threads: "kv-control" accepts, "kv-ctl" serves
@@ -28,14 +29,28 @@ struct control;
 int control_start(struct node *n, struct fs *fs, struct control **ret_c, char why[NODE_WHY_BYTES]);
 /* Readable once a shutdown was accepted. */
 int control_shutdown_fd(const struct control *c);
-void control_stop(struct control *c); /* waits for the connections being served; NULL is fine */
+/* Waits for the connections being served; NULL is fine. Returns the connection that asked for the
+ * shutdown, for control_farewell; -1: none did. */
+int control_stop(struct control *c);
+/* Last: error NULL, or why the end was not a good one. Takes fd; -1 is fine. */
+void control_farewell(int fd, const char *error);
+
+/* How the daemon that was asked to shut down ends. */
+struct control_end {
+	int pidfd; /* readable when it has; -1: not known */
+	int fd;    /* the connection */
+};
 
 /* Client: sends request to the daemon of WHERE (volume or mount point) and gets its reply, refused
  * ones included.
- * -errno with why: no such place, not running, no answer within the timeout. ret_pidfd may be NULL:
- * a pidfd of the daemon. Steals nothing: the caller keeps request. */
+ * -errno with why: no such place, not running, no answer within the timeout. ret_end may be NULL;
+ * else it is closed by control_end_close. Steals nothing: the caller keeps request. */
 int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply,
-		 int *ret_pidfd, char *why, size_t why_cap);
+		 struct control_end *ret_end, char *why, size_t why_cap);
+
+/* Once it has ended: why that was not a good end, or NULL. A new object, {"error":…}. */
+json_t *control_end_error(const struct control_end *end);
+void control_end_close(struct control_end *end);
 
 /* status.c: the reply to "status". */
 json_t *status_json(struct node *n, struct fs *fs, bool with_digest);

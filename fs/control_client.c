@@ -69,11 +69,13 @@ static int control_exchange(int fd, json_t *request, json_t **ret_reply)
 	line = malloc(CONTROL_LINE_MAX);
 	if (!line)
 		return -ENOMEM;
-	while (len + 1 < CONTROL_LINE_MAX &&
-	       (n = recv(fd, line + len, CONTROL_LINE_MAX - 1 - len, 0)) > 0)
+	line[0] = '\0';
+	while (len + 1 < CONTROL_LINE_MAX && !strchr(line, '\n') &&
+	       (n = recv(fd, line + len, CONTROL_LINE_MAX - 1 - len, 0)) > 0) {
 		len += (size_t)n;
+		line[len] = '\0';
+	}
 	n = n < 0 ? -errno : 0;
-	line[len] = '\0';
 	*ret_reply = n ? NULL : json_loads(line, 0, NULL);
 	free(line);
 	if (n)
@@ -92,7 +94,7 @@ static int control_pidfd(int fd)
 }
 
 int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply,
-		 int *ret_pidfd, char *why, size_t why_cap)
+		 struct control_end *ret_end, char *why, size_t why_cap)
 {
 	char volume[PATH_MAX];
 	int fd = -1, err = mountpoint_volume(where, volume, why, why_cap);
@@ -108,15 +110,33 @@ int control_call(const char *where, json_t *request, unsigned timeout_s, json_t 
 				 strerror(-err));
 		return err;
 	}
-	if (ret_pidfd)
-		*ret_pidfd = control_pidfd(fd);
+	if (ret_end)
+		*ret_end = (struct control_end){ .pidfd = control_pidfd(fd), .fd = fd };
 	err = control_exchange(fd, request, ret_reply);
-	close(fd);
-	if (err) {
+	if (err)
 		snprintf(why, why_cap, "the kvfs of volume %s gives no answer: %s", volume,
 			 strerror(-err));
-		if (ret_pidfd && *ret_pidfd >= 0)
-			close(*ret_pidfd);
-	}
+	if (err && ret_end)
+		control_end_close(ret_end);
+	else if (!ret_end)
+		close(fd);
 	return err;
+}
+
+json_t *control_end_error(const struct control_end *end)
+{
+	char line[4096];
+	ssize_t n = recv(end->fd, line, sizeof(line) - 1, MSG_DONTWAIT);
+
+	if (n <= 0)
+		return NULL;
+	line[n] = '\0';
+	return json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+}
+
+void control_end_close(struct control_end *end)
+{
+	if (end->pidfd >= 0)
+		close(end->pidfd);
+	close(end->fd);
 }

@@ -106,7 +106,6 @@ static int node_wait_mirrors(struct node *n, char *why)
 	int err = primary_wait_live(n->primary, n->opt->min_mirrors,
 				    n->opt->connect_s * NSEC_PER_SEC, &reason);
 
-	node_say_transports(n);
 	node_name_missing(n, missing, sizeof(missing));
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES,
@@ -117,6 +116,7 @@ static int node_wait_mirrors(struct node *n, char *why)
 			 n->opt->min_mirrors);
 		return err;
 	}
+	node_say_transports(n);
 	if (missing[0])
 		diag_warn("%s; serving without it", missing);
 	return 0;

@@ -187,7 +187,8 @@ static void serve_wait(struct serve *s)
 
 static int serve_close(struct serve *s)
 {
-	int err = 0;
+	char why[NODE_WHY_BYTES];
+	int err = 0, farewell_fd;
 
 	if (s->fs && s->fs->mountpoint && fs_unmount(s->fs, false) == -EBUSY) {
 		diag_warn("%s was in use and is taken away from under its users",
@@ -196,13 +197,17 @@ static int serve_close(struct serve *s)
 	}
 	if (s->fs)
 		fs_stop(s->fs, SERVE_GRACE_NS);
-	control_stop(s->control); /* its threads look at what node_stop takes down */
+	farewell_fd = control_stop(s->control); /* its threads look at what node_stop takes down */
 	metrics_http_stop(s->http);
 	if (s->node)
 		err = node_stop(s->node);
-	if (err)
-		diag_error("%s: the last checkpoint failed: %s; the log has everything",
-			   s->node->vol->path, strerror(-err));
+	if (err) {
+		snprintf(why, sizeof(why),
+			 "%.400s: the last checkpoint failed: %s; the log has everything",
+			 s->node->vol->path, strerror(-err));
+		diag_error("%s", why);
+	}
+	control_farewell(farewell_fd, err ? why : NULL);
 	view_destroy(s->view);
 	fs_destroy(s->fs);
 	node_close(s->node);

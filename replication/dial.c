@@ -36,8 +36,14 @@ static int dial_resolve(const struct addr *a, int flags, struct addrinfo **ret_l
 
 	snprintf(port, sizeof(port), "%u", a->port);
 	if (getaddrinfo(a->host[0] ? a->host : NULL, port, &hints, ret_list) != 0)
-		return -EHOSTUNREACH;
+		return -ENXIO;
 	return 0;
+}
+
+const char *dial_error(int err)
+{
+	return err == -ENXIO ? "its host name can't be resolved (see DNS or /etc/hosts)"
+			     : strerror(-err);
 }
 
 static int dial_wait_connected(int fd, uint64_t deadline_ns, const atomic_bool *cancel)

@@ -11,11 +11,14 @@
 
 /*
  * Connects within the deadline (name look-up not counted: the resolver has its own). *cancel ends
- * the wait within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH (also: no such
- * host), and connect(2)'s others.
+ * the wait within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH, -ENXIO (the
+ * host's name can't be resolved), and connect(2)'s others.
  */
 int dial_connect(const struct addr *a, uint64_t deadline_ns, const atomic_bool *cancel,
 		 int *ret_fd);
+
+/* What dial_connect's error says, a static string. */
+const char *dial_error(int err);
 
 /* A listening, non-blocking socket. A stale socket file is replaced, a live one is -EADDRINUSE.
  * *ret_port is 0 for shm. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -ENAMETOOLONG, and others of

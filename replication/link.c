@@ -92,7 +92,7 @@ static int link_attempt(struct link *l)
 	if (err) {
 		if (err != -ECANCELED)
 			link_metrics_connect_failed(&l->times);
-		return link_fail(l, err, "cannot connect: %s", strerror(-err));
+		return link_fail(l, err, "cannot connect: %s", dial_error(err));
 	}
 	control_socket_tune(fd);
 	err = link_session_run(l, fd);

@@ -94,7 +94,7 @@ json.dump(sums, open(sys.argv[1] + "/../sums", "w"))
 END
 crash_mount
 python3 - "$mnt" "$tmp/sums" <<'END' || fail "after the crash"
-import hashlib, json, os, sys
+import errno, hashlib, json, os, sys
 for name, want in json.load(open(sys.argv[2])).items():
     assert hashlib.sha256(open(sys.argv[1] + "/" + name, "rb").read()).hexdigest() == want, name
 for name in os.listdir(sys.argv[1]):
@@ -102,4 +102,21 @@ for name in os.listdir(sys.argv[1]):
     os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
 s = os.statvfs(sys.argv[1])
 assert s.f_bavail >= s.f_blocks * 0.95, (s.f_bavail, s.f_blocks)
+# one value as large as the arena
+promised, size, sums = s.f_bavail * s.f_frsize, 0, [hashlib.sha256(), hashlib.sha256()]
+with open(sys.argv[1] + "/whole", "w+b", buffering=0) as f:
+    try:
+        while True:
+            piece = os.urandom(1 << 20)
+            got = f.write(piece)
+            sums[0].update(piece[:got])
+            size += got
+    except OSError as e:
+        assert e.errno == errno.ENOSPC, e
+    assert size >= promised * 0.95 and os.path.getsize(f.name) == size, (size, promised)
+    f.seek(0)
+    while data := f.read(1 << 20):
+        sums[1].update(data)
+assert sums[0].digest() == sums[1].digest()
+os.unlink(f.name)
 END
