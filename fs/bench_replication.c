@@ -324,7 +324,7 @@ static int replication_plan(struct replication *r)
 static int replication_all(struct replication *r)
 {
 	struct bench_results *res = &r->results;
-	unsigned table = res->cell_count / r->cfg->load_count, i;
+	unsigned table = res->cell_count / r->cfg->load_count, i, rows;
 	int worst = 0;
 
 	/* A cell that fails costs the others nothing, unless it is the first: then all would. A
@@ -336,8 +336,11 @@ static int replication_all(struct replication *r)
 		if (!r->cfg->json && (i + 1) % table == 0)
 			bench_report_table(res, i + 1 - table, table);
 	}
-	if (!r->cfg->json && res->cells_done && i % table != 0)
-		bench_report_table(res, i - i % table, i % table);
+	/* what was not printed, and of the cell that was interrupted what there is */
+	rows = i % table + (i < res->cell_count && (res->cells[i].done[BENCH_STATIC] ||
+						    res->cells[i].done[BENCH_TUNED]));
+	if (!r->cfg->json && res->cells_done && rows)
+		bench_report_table(res, i - i % table, rows);
 	return worst;
 }
 

@@ -66,8 +66,9 @@ static int pages_replace(int fd, uint8_t *window, uint64_t at)
 	if (mmap(window, PAGES_STEP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
 		 (off_t)at) == window)
 		pages_step((uintptr_t)window, (uintptr_t)window + PAGES_STEP_BYTES);
-	if (fallocate(fd, 0, (off_t)at, (off_t)PAGES_STEP_BYTES) != 0)
-		rc = -errno;
+	do
+		rc = fallocate(fd, 0, (off_t)at, (off_t)PAGES_STEP_BYTES) == 0 ? 0 : -errno;
+	while (rc == -EINTR); /* tmpfs gives up on a signal, and undoes it */
 	return rc;
 }
 

@@ -30,7 +30,7 @@ void pages_ahead_restart(struct pages_ahead *p);
 
 /*
  * A new file's [begin, bytes), all zeros, in huge pages, where the kernel can make them; small ones
- * else. -ENOSPC: the file system has no room left, the file is not whole.
+ * else. -ENOSPC, -EDQUOT: there is no room left, the file is not whole.
  */
 int pages_make_huge(int fd, uint64_t begin, uint64_t bytes);
 

@@ -221,7 +221,7 @@ static int pmemlog_dev_create(int dirfd, const char *name, uint64_t size_bytes)
 		rc = pool_make_durable(dirfd, name);
 	if (rc != 0)
 		unlinkat(dirfd, name, 0);
-	return rc == -ENOSPC ? rc : rc != 0 ? -EIO : 0;
+	return rc == 0 ? 0 : create_errno(-rc);
 }
 
 static int base_cb(const void *buf, size_t len, void *arg)

@@ -166,8 +166,13 @@ int verbs_datagram_answered(struct verbs_ep *ep)
 		return -EPROTO;
 	d->asked = false;
 	d->rx_refused |= dg.qpn == 0;
-	if (d->rx.qp && dg.qpn && uc_join(ep, &d->rx, &dg) != 0)
-		d->rx_refused = true;
+	if (d->rx.qp && dg.qpn && uc_join(ep, &d->rx, &dg) != 0) {
+		/* an offer of none, so that the peer doesn't send to it for ever */
+		d->rx_refused = d->asked = true;
+		uc_destroy(&d->rx);
+		d->generation++;
+		offer_send(ep);
+	}
 	if (d->rx_refused)
 		uc_destroy(&d->rx);
 	return 0;

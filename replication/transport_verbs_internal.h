@@ -7,15 +7,19 @@
  * flushed receives tell when it is quiet). Its window, and behind it a credit word a lane, is
  * the one piece of memory the peer may write.
  *
- * transport_verbs.c ops, poll loop, sleep transport_verbs_setup.c endpoint memory, messages on the
- * control connection transport_verbs_accept.c the mirror's side of set-up transport_verbs_connect.c
- * the primary's transport_verbs_cm.c rdma_cm: events with a deadline, parameters of a connection
- * transport_verbs_lane.c queue pair, receive queue, end of a lane transport_verbs_post.c work
- * requests, staging, signalling transport_verbs_completion.c completions, credits
- * transport_verbs_datagram.c a UC queue pair each way for datagrams transport_verbs_format.c
- * decoders of what the peer sends transport_verbs_device.c devices, ports, addresses
- * transport_verbs_memory.c protection domains, arena memory registered with one
- * transport_verbs_error.c causes and remedies
+ * transport_verbs.c             ops, poll loop, sleep
+ * transport_verbs_setup.c       endpoint memory, messages on the control connection
+ * transport_verbs_accept.c      the mirror's side of set-up
+ * transport_verbs_connect.c     the primary's
+ * transport_verbs_cm.c          rdma_cm: events with a deadline, parameters of a connection
+ * transport_verbs_lane.c        queue pair, receive queue, end of a lane
+ * transport_verbs_post.c        work requests, staging, signalling
+ * transport_verbs_completion.c  completions, credits
+ * transport_verbs_datagram.c    a UC queue pair each way for datagrams
+ * transport_verbs_format.c      decoders of what the peer sends
+ * transport_verbs_device.c      devices, ports, addresses
+ * transport_verbs_memory.c      protection domains, arena memory registered with one
+ * transport_verbs_error.c       causes and remedies
  *
  * Threads: tx_* and what is marked so under tx_lock, any thread; all else is the poll thread's
  * after set-up.

@@ -261,8 +261,10 @@ void verbs_devices_attend(void)
 	/* relaxed: at worst two threads look at once */
 	if (now_ns - atomic_load_explicit(&looked_ns, memory_order_relaxed) < ATTEND_NS)
 		return;
+	/* Held over registrations and the opening of devices: sessions don't wait for that. */
+	if (pthread_mutex_trylock(&verbs_lock) != 0)
+		return;
 	atomic_store_explicit(&looked_ns, now_ns, memory_order_relaxed);
-	pthread_mutex_lock(&verbs_lock);
 	for (pd = verbs_pds; pd; pd = next) {
 		next = pd->next;
 		anchor_attend_locked(pd);

@@ -4,6 +4,7 @@
  * program's own msync and fsync stand before the C library's, to fail when a test says so.
  */
 #include "log/logdev.h"
+#include "log/logdev_pages.h"
 #include "log/oplog.h"
 
 #include "tests/unit/oplog_util.h"
@@ -241,6 +242,32 @@ START_TEST(forget_drops_resident_pages_only)
 }
 END_TEST
 
+/* On tmpfs, with a beginning and an end that no huge page keeps to. */
+START_TEST(huge_pages_leave_the_file_whole)
+{
+	uint64_t bytes = 3 * PAGES_STEP_BYTES + 5 * 4096;
+	int fd = memfd_create("pool", MFD_CLOEXEC);
+	uint8_t *map, header[8192];
+	struct stat st;
+
+	ck_assert_int_ge(fd, 0);
+	memset(header, 'h', sizeof(header));
+	ck_assert_int_eq(posix_fallocate(fd, 0, (off_t)bytes), 0);
+	ck_assert_int_eq(pwrite(fd, header, sizeof(header), 0), sizeof(header));
+	ck_assert_int_eq(pages_make_huge(fd, sizeof(header), bytes), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_uint_eq((uint64_t)st.st_size, bytes);
+	ck_assert_uint_ge((uint64_t)st.st_blocks * 512, bytes); /* no hole: a write can't fail */
+	map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(map, MAP_FAILED);
+	ck_assert_mem_eq(map, header, sizeof(header));
+	for (uint64_t i = sizeof(header); i < bytes; i++)
+		ck_assert_msg(map[i] == 0, "byte %llu", (unsigned long long)i);
+	munmap(map, bytes);
+	close(fd);
+}
+END_TEST
+
 START_TEST(oplog_on_the_real_device)
 {
 	struct oplog_range range;
@@ -285,6 +312,7 @@ int main(void)
 	tcase_add_test(t, lost_msync_is_noticed);
 	tcase_add_test(t, lost_msync_of_rewind_is_noticed);
 	tcase_add_test(t, forget_drops_resident_pages_only);
+	tcase_add_test(t, huge_pages_leave_the_file_whole);
 	tcase_add_test(t, oplog_on_the_real_device);
 	suite_add_tcase(s, t);
 	return unit_run(s);
