@@ -18,7 +18,8 @@ from util import RigError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 META_PACKAGE = "linux-image-amd64"
-# What the initramfs needs to reach the host's tree and the keeper; the rest is loaded from the tree.
+# What the initramfs needs to reach the host's tree and the keeper; the rest is loaded from the
+# tree.
 EARLY_MODULES = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"]
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Commands in a guest: exit code, input, output and error apart, deadline, several at once; a shell on a
-# terminal; files there and back.
+# Commands in a guest: exit code, input, output and error apart, deadline, several at once; a shell
+# on a terminal; files there and back.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 
@@ -29,7 +29,8 @@ one_line "past its deadline"
 [ $(($(date +%s) - begin)) -lt 30 ] || fail "the deadline was late"
 expect 0 on 1 '! pgrep -f "[s]leep 302" && pgrep -f "[s]leep 301"'
 
-# a daemon that keeps the output open doesn't hold its command; a client that is killed ends its command
+# a daemon that keeps the output open doesn't hold its command; a client that is killed ends its
+# command
 expect 0 on 1 'sleep 303 & echo started'
 "$RIG" run -n 1 -- sleep 304 &
 client=$!

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034
-# Sourced by the tests that run in virtual machines: the words of tests/shell/functions.sh, and a rig of
-# the test's own in $tmp/rig. The rig ends with the test, however that ends.
+# Sourced by the tests that run in virtual machines: the words of tests/shell/functions.sh, and a
+# rig of the test's own in $tmp/rig. The rig ends with the test, however that ends.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/../shell/functions.sh"
 
@@ -46,8 +46,8 @@ rig_up()
 	"$RIG" up --owner $$ --lifetime 1800 "$@" || fail "the rig does not come up"
 }
 
-# on G COMMAND LINE: run by a shell of guest G; 400 s, or $vm_timeout. Alone on a machine all takes seconds;
-# beside other work emulation has been seen thirty times slower.
+# on G COMMAND LINE: run by a shell of guest G; 400 s, or $vm_timeout. Alone on a machine all takes
+# seconds; beside other work emulation has been seen thirty times slower.
 on()
 {
 	vm_guest=$1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A primary and a mirror in two guests, both on persistent memory: the mirror's guest is killed, files are
-# written meanwhile, it starts again, is caught up, and then has the same state.
+# A primary and a mirror in two guests, both on persistent memory: the mirror's guest is killed,
+# files are written meanwhile, it starts again, is caught up, and then has the same state.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 

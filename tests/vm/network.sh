@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The network between three guests: it carries, delays, loses, can be cut on either side and comes back.
+# The network between three guests: it carries, delays, loses, can be cut on either side and comes
+# back.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A guest's NVDIMM is real persistent memory to the kernel and to libpmemlog, and keeps its content when the
-# guest is killed.
+# A guest's NVDIMM is real persistent memory to the kernel and to libpmemlog, and keeps its content
+# when the guest is killed.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 

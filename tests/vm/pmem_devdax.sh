@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A volume whose logs are two device-DAXes, with its directory on an ordinary file system; refused where a
-# device holds something; all of it there after the guest's power failed. And the arena on a device-DAX.
+# A volume whose logs are two device-DAXes, with its directory on an ordinary file system; refused
+# where a device holds something; all of it there after the guest's power failed. And the arena on a
+# device-DAX.
 # shellcheck source=tests/vm/pmem_functions.sh
 . "$(dirname "$0")/pmem_functions.sh"
 rig_up 1 --nvdimm 64M,64M,128M,128M --pmem devdax

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A volume on /dev/pmem0 itself, and one in a directory on a DAX file system: made on real DAX and said so,
-# refused where something lies, mounted where nobody sees it, and all of it there after the guest's
-# power failed.
+# A volume on /dev/pmem0 itself, and one in a directory on a DAX file system: made on real DAX and
+# said so, refused where something lies, mounted where nobody sees it, and all of it there after the
+# guest's power failed.
 # shellcheck source=tests/vm/pmem_functions.sh
 . "$(dirname "$0")/pmem_functions.sh"
 rig_up 1 --nvdimm 256M,256M --pmem fsdax

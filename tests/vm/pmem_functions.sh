@@ -8,8 +8,8 @@ for pmem_name in MKFS FSCK KVFS; do
 	eval "pmem_path=\$$pmem_name; $pmem_name=\$(cd \"\${pmem_path%/*}\" && pwd)/\${pmem_path##*/}"
 done
 
-# guest <SCRIPT: runs it in the guest, where it stops at the first that fails; its output is in $tmp/guest.
-# `says TEXT FILE` and `no WHAT` are words of it.
+# guest <SCRIPT: runs it in the guest, where it stops at the first that fails; its output is in
+# $tmp/guest. `says TEXT FILE` and `no WHAT` are words of it.
 guest()
 {
 	{

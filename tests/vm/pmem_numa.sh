@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The arena on a NUMA node without processors, as a CXL pool appears: values lie there and nowhere else, a
-# node that is too small or not there is an error, and kvfs doctor names it. GPU memory falls back to the
-# host's.
+# The arena on a NUMA node without processors, as a CXL pool appears: values lie there and nowhere
+# else, a node that is too small or not there is an error, and kvfs doctor names it. GPU memory
+# falls back to the host's.
 # shellcheck source=tests/vm/pmem_functions.sh
 . "$(dirname "$0")/pmem_functions.sh"
 rig_up 1 --nvdimm 64M --pmem fsdax --far 256M

@@ -4,7 +4,8 @@
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 
-# between SERVER-COMMAND CLIENT-COMMAND: the server in guest 2, the client in guest 1 when it listens
+# between SERVER-COMMAND CLIENT-COMMAND: the server in guest 2, the client in guest 1 when it
+# listens
 between()
 {
 	"$RIG" run -n --timeout 400 2 -- sh -c "$1" >"$tmp/server" 2>&1 &

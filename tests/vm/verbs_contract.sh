@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The transports' contract over verbs, and replication over it (wrong epochs, corrupt records, lost lanes, resync),
-# both ends in one guest on one device. KVFS_TEST_CYCLES=N: connects and disconnects so often.
+# The transports' contract over verbs, and replication over it (wrong epochs, corrupt records, lost
+# lanes, resync), both ends in one guest on one device. KVFS_TEST_CYCLES=N: connects and disconnects
+# so often.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 

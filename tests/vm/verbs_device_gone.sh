@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The RDMA device of the primary is taken away under load: tcp takes over, and verbs again when the device returns. Lanes
-# of a link that loses packets stay up. A device goes as well where no lane is open in it: the link has fallen back to
-# tcp, or nobody calls. In one guest that has none, auto says what it found and an address that insists is an error with
-# a remedy.
+# The RDMA device of the primary is taken away under load: tcp takes over, and verbs again when the
+# device returns. Lanes of a link that loses packets stay up. A device goes as well where no lane is
+# open in it: the link has fallen back to tcp, or nobody calls. In one guest that has none, auto
+# says what it found and an address that insists is an error with a remedy.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 

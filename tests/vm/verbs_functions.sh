@@ -53,7 +53,8 @@ two_volumes()
 	: >"$tmp/acked"
 }
 
-# Files FROM to TO in /mnt/kv/a; the host lists what was acknowledged: a killed guest loses its lists.
+# Files FROM to TO in /mnt/kv/a; the host lists what was acknowledged: a killed guest loses its
+# lists.
 write_files() # FROM TO
 {
 	on 1 "cd /mnt/kv/a; for n in \$(seq $1 $2); do

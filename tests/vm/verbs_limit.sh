@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The verbs transport against what perftest reaches on the same device, in one guest with a process
-# each side: 1 KiB to its acknowledgement at most 1.5 times a round trip of ib_write_lat, 4 KiB in lists
-# of 32 at least 0.7 of ib_write_bw's messages. The best of three rounds each: the guest is not alone.
+# each side: 1 KiB to its acknowledgement at most 1.5 times a round trip of ib_write_lat, 4 KiB in
+# lists of 32 at least 0.7 of ib_write_bw's messages. The best of three rounds each: the guest is
+# not alone.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A primary and a mirror in two guests, over RDMA, while the network loses one packet in twenty either
-# way: lanes go 1, 10, 40, 10, each time under load, and the mirror's load goes on coming by datagrams.
-# Then the network is cut for 5 s. Both have the same state each time.
+# A primary and a mirror in two guests, over RDMA, while the network loses one packet in twenty
+# either way: lanes go 1, 10, 40, 10, each time under load, and the mirror's load goes on coming by
+# datagrams. Then the network is cut for 5 s. Both have the same state each time.
 # shellcheck source=tests/vm/verbs_functions.sh
 . "$(dirname "$0")/verbs_functions.sh"
 

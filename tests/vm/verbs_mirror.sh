@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A primary and a mirror in two guests, over RDMA, both logs on persistent memory. The mirror's daemon
-# is killed, then its whole guest, then the primary's daemon, then its guest, each while files are
-# written. Nothing acknowledged is lost, and both have the same state afterwards.
+# A primary and a mirror in two guests, over RDMA, both logs on persistent memory. The mirror's
+# daemon is killed, then its whole guest, then the primary's daemon, then its guest, each while
+# files are written. Nothing acknowledged is lost, and both have the same state afterwards.
 # shellcheck source=tests/vm/verbs_functions.sh
 . "$(dirname "$0")/verbs_functions.sh"
 
