@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Whatever process starts the programs: closed descriptors, a umask of 777, no working directory, no
 # environment, no /proc, no memory to lock, a library told that everything is persistent memory.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 # shellcheck source=tests/shell/bad_functions.sh
 . "$(dirname "$0")/bad_functions.sh"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2154,SC2034
-# Sourced after functions.sh and mount_functions.sh by the tests of bad input: a request is refused
+# Sourced after mounts.sh by the tests of bad input: a request is refused
 # with one line that names the thing, the cause and the remedy, and leaves no process, no mount and
 # an unchanged volume.
 

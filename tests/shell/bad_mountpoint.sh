@@ -1,10 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Mount points that can't be used, paths of every shape, and the stale mount of a dead kvfs.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 # shellcheck source=tests/shell/bad_functions.sh
 . "$(dirname "$0")/bad_functions.sh"
 
@@ -72,14 +70,14 @@ mv "$deep/v" "$tmp/v"
 
 # dead ones are taken away, also two on top of each other, and by umount
 mount_volume
-kill_daemon "$tmp/m"
+kill_daemon m
 mount_volume
 [ "$(grep -c " $tmp/m " /proc/self/mountinfo)" -eq 1 ] || fail "the stale mount is still there"
-kill_daemon "$tmp/m"
+kill_daemon m
 expect 0 "$KVFS" umount "$tmp/m"
 nothing_left
 mount_volume
-kill_daemon "$tmp/m"
+kill_daemon m
 refuse_stale=$(grep -c " $tmp/m " /proc/self/mountinfo)
 expect 1 "$KVFS" status "$tmp/m"
 one_line "no kvfs is running"

@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Unknown options and bad values of each, by every route: -o, --NAME, fstab's mount(8),
 # configuration files.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 # shellcheck source=tests/shell/bad_functions.sh
 . "$(dirname "$0")/bad_functions.sh"
 

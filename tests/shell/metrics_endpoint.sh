@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The metrics endpoint: on by default, on the next free port for a second node, off and elsewhere when asked,
-# one line for what can't be had; what it says is clean to promtool and agrees with kvfs status.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# The metrics endpoint: on by default, on the next free port for a second node, off and elsewhere
+# when asked, one line for what can't be had; what it says is clean to promtool and agrees with kvfs
+# status.
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 command -v promtool >/dev/null || skip "promtool (package prometheus) is missing"
 
 address() { "$KVFS" status --json "$1" | sed -n 's/^  "metrics": "\(.*\)",$/\1/p'; }
@@ -25,7 +24,7 @@ value() { awk -v name="$1 " 'index($0, name) == 1 { print $NF }' "$tmp/metrics";
 
 make_volume v
 make_volume s --join "$tmp/v/key"
-start_mirror s "listen=shm:$tmp/s.sock" with-view
+start_mirror s s.m "shm:$tmp/s.sock"
 mount_volume "mirror=shm:$tmp/s.sock"
 at=$(address "$tmp/m")
 second=$(address "$tmp/s")

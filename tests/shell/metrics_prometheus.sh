@@ -1,38 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prometheus reads a loaded primary and its mirror; every query of the dashboard returns figures, every alert
-# rule is evaluated without an error, and a mirror that is killed raises its alert.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# Prometheus reads a loaded primary and its mirror; every query of the dashboard returns figures,
+# every alert rule is evaluated without an error, and a mirror that is killed raises its alert.
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 command -v prometheus >/dev/null || skip "prometheus is missing"
 
-prometheus_pid=
-load_pid=
-cleanup()
-{
-	: >"$tmp/stop" # the load ends with its round, so that the mount can go
-	[ -z "$load_pid" ] || wait "$load_pid" || :
-	[ -z "$prometheus_pid" ] || kill "$prometheus_pid" 2>/dev/null || :
-	[ -z "$prometheus_pid" ] || wait "$prometheus_pid" || :
-	mount_cleanup
-}
-trap cleanup EXIT
-
 address() { "$KVFS" status --json "$1" | sed -n 's/^  "metrics": "\(.*\)",$/\1/p'; }
-free_port()
-{
-	python3 -c '
-import socket
-s = socket.socket()
-s.bind(("127.0.0.1", 0))
-print(s.getsockname()[1])'
-}
 
 make_volume v
 make_volume s --join "$tmp/v/key"
-start_mirror s listen=tcp:127.0.0.1:0,metrics=127.0.0.1:0 with-view
+start_mirror s s.m tcp:127.0.0.1:0 metrics=127.0.0.1:0
 port=$("$KVFS" status --json "$tmp/s" | sed -n 's/.*"listen_port": \([0-9]*\).*/\1/p')
 mount_volume "mirror=tcp:127.0.0.1:$port,metrics=127.0.0.1:0,min_mirrors=0"
 
@@ -49,7 +27,6 @@ promtool check config "$tmp/prometheus.yml" >"$tmp/out" 2>&1 || fail "$(cat "$tm
 web=127.0.0.1:$(free_port)
 prometheus --config.file="$tmp/prometheus.yml" --storage.tsdb.path="$tmp/tsdb" --web.listen-address="$web" \
 	>"$tmp/prometheus.log" 2>&1 &
-prometheus_pid=$!
 
 # ask EXPRESSION: the first value it has, nothing without one
 ask()
@@ -65,12 +42,11 @@ print(result[0]["value"][1] if result else "")' "$web" "$1"
 }
 
 # Some of everything: reads, writes, a checkpoint, pages of the view to be dropped.
-while [ ! -e "$tmp/stop" ]; do
-	"$KVFS" bench --dir "$tmp/m" --seconds 1 --load a,create --keys 200 --threads 1 >/dev/null
+# It ends with the mount.
+while "$KVFS" bench --dir "$tmp/m" --seconds 1 --load a,create --keys 200 --threads 1 >/dev/null; do
 	cat "$tmp"/s.m/kvfs-bench/* >/dev/null 2>&1 || :
 	"$KVFS" checkpoint "$tmp/m"
 done >"$tmp/load.log" 2>&1 &
-load_pid=$!
 wait_for '[ "$(ask "min(count_over_time(kvfs_lsn[1m])) > bool 9")" = 1 ]' 90
 wait_for '[ "$(ask "sum(rate(kvfs_checkpoints_total[10s])) > bool 0")" = 1 ]' 30
 
@@ -117,7 +93,7 @@ rules >"$tmp/rules"
 	fail "rules: $(cat "$tmp/rules")"
 ! grep -v ' ok ' "$tmp/rules" || fail "a rule could not be evaluated"
 ! grep ' firing critical' "$tmp/rules" || fail "an alert without a cause"
-kill_daemon "$tmp/s"
+kill_daemon s
 for alert in KvfsMirrorLost KvfsDegraded KvfsDown; do
 	wait_for "rules | grep -q '^$alert ok firing'" 30
 done

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Each alert rule that is shipped stays quiet when it should, and fires when it should (promtool test rules).
+# Each alert rule that is shipped stays quiet when it should, and fires when it should (promtool
+# test rules).
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"
 command -v promtool >/dev/null || skip "promtool (package prometheus) is missing"

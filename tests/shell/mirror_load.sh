@@ -1,11 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What mirrors tell of their own load, over tcp and over shm: in kvfs status and as metrics, going on while
-# nothing is written, and gone with the mirror.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# What mirrors tell of their own load, over tcp and over shm: in kvfs status and as metrics, going
+# on while nothing is written, and gone with the mirror.
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 # loads EXPRESSION: of the list of both mirrors' loads l, in Python
 loads()
@@ -19,8 +17,8 @@ print(eval(sys.argv[1]))' "$1"
 make_volume v
 make_volume s --join "$tmp/v/key"
 make_volume t --join "$tmp/v/key"
-start_mirror s "listen=shm:$tmp/s.sock"
-start_mirror t listen=tcp:127.0.0.1:0
+start_mirror s '' "shm:$tmp/s.sock"
+start_mirror t '' tcp:127.0.0.1:0
 port=$("$KVFS" status --json "$tmp/t" | sed -n 's/.*"listen_port": \([0-9]*\).*/\1/p')
 mount_volume "mirror=shm:$tmp/s.sock,mirror=tcp:127.0.0.1:$port"
 head -c 2000000 /dev/urandom >"$tmp/m/big" # a tenth of the log's pool

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Each wrong request: one clear line, a non-zero exit, nothing left behind.
-. "$(dirname "$0")/functions.sh"
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 refuse()
 {

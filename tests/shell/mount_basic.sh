@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A mount does what shell tools ask, and a remount finds it all.
-. "$(dirname "$0")/functions.sh"
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 make_volume v
 mount_volume

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # As mount.kvfs, the program takes what mount(8) passes and ignores fstab's generic words.
-. "$(dirname "$0")/functions.sh"
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 make_volume v
 mkdir "$tmp/m" "$tmp/sbin"
@@ -18,7 +18,7 @@ grep " $tmp/m " /proc/self/mountinfo | grep -q "fuse.kvfs $tmp/v" ||
 arena_bytes=$("$KVFS" status --json "$tmp/m" | sed -n 's/.*"arena_bytes": \([0-9]*\).*/\1/p')
 [ "$arena_bytes" -eq 67108864 ] ||
 	fail "kvfs.conf was not read"
-pid=$(daemon_pid "$tmp/m")
+pid=$(pid_of m)
 umount "$tmp/m"
 wait_for "! kill -0 $pid 2>/dev/null || grep -q '^State:.Z' /proc/$pid/status" 20
 "$KVFS" mount -o ro "$tmp/v" "$tmp/m"

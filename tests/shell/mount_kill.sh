@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # kill -9 loses nothing that was acknowledged; the next mount takes the stale one away.
-. "$(dirname "$0")/functions.sh"
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 make_volume v
 mount_volume
@@ -10,7 +10,7 @@ for i in 1 2 3; do
 	for k in $(seq 50); do
 		echo "$i.$k" >"$tmp/m/key.$k"
 	done
-	kill_daemon "$tmp/m"
+	kill_daemon m
 	mount_volume
 	for k in $(seq 50); do
 		[ "$(cat "$tmp/m/key.$k")" = "$i.$k" ] ||

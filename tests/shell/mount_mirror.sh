@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two mirrors, one of each transport, show at once what was acknowledged; one is killed, comes back,
 # catches up.
-. "$(dirname "$0")/functions.sh"
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 make_volume v
 make_volume s --join "$tmp/v/key"
 make_volume t --join "$tmp/v/key"
-start_mirror s "listen=shm:$tmp/s.sock" with-view
-start_mirror t "listen=tcp:127.0.0.1:0" with-view
+start_mirror s s.m "shm:$tmp/s.sock"
+start_mirror t t.m tcp:127.0.0.1:0
 port=$("$KVFS" status --json "$tmp/t" | sed -n 's/.*"listen_port": \([0-9]*\).*/\1/p')
 mount_volume "mirror=shm:$tmp/s.sock,mirror=tcp:127.0.0.1:$port"
 live='[ "$("$KVFS" status "$tmp/m" | grep -c "live over")" -eq 2 ]'
@@ -30,9 +30,9 @@ echo new >"$tmp/m/d/1"
 if (echo x >"$tmp/s.m/x") 2>/dev/null; then
 	fail "the view takes writes"
 fi
-kill_daemon "$tmp/s"
+kill_daemon s
 echo without >"$tmp/m/d/w"
-start_mirror s "listen=shm:$tmp/s.sock" with-view
+start_mirror s s.m "shm:$tmp/s.sock"
 wait_for "$live" 20
 same
 "$KVFS" checkpoint "$tmp/m"

@@ -2,21 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # A mirror's volume is not mounted by mistake; with -o promote it becomes the primary's, in a new
 # epoch, and the other mirror follows it.
-. "$(dirname "$0")/functions.sh"
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 make_volume v
 make_volume s --join "$tmp/v/key"
 make_volume t --join "$tmp/v/key"
-start_mirror s "listen=shm:$tmp/s.sock"
-start_mirror t "listen=shm:$tmp/t.sock"
+start_mirror s '' "shm:$tmp/s.sock"
+start_mirror t '' "shm:$tmp/t.sock"
 mount_volume "mirror=shm:$tmp/s.sock,mirror=shm:$tmp/t.sock"
 wait_for '[ "$("$KVFS" status "$tmp/m" | grep -c "live over")" -eq 2 ]' 20
 echo one >"$tmp/m/key"
 for where in "$tmp/s" "$tmp/t"; do
 	wait_for '"$KVFS" status --json "$where" | grep -q "\"in_sync\": true"' 20
 done
-kill_daemon "$tmp/m"
+kill_daemon m
 umount -l "$tmp/m" 2>/dev/null || :
 "$KVFS" umount "$tmp/s"
 

@@ -71,12 +71,26 @@ portion()
 	echo $((kv_n > 0 ? kv_n : 1))
 }
 
+# make_volume NAME [MKFS-ARGS...]
+make_volume()
+{
+	kv_volume=$1
+	shift
+	"$MKFS" -q -s 32M "$@" "$tmp/$kv_volume" || fail "mkfs.kvfs failed"
+}
+
 # mount_primary VOLUME MOUNTPOINT [OPTIONS], names below $tmp
 mount_primary()
 {
 	mkdir -p "$tmp/$2" 2>/dev/null || true # a dead mount answers ENOTCONN
 	timeout 120 "$KVFS" mount -o "arena=${arena:-256M}${3:+,$3}" "$tmp/$1" "$tmp/$2" \
 		2>"$tmp/err" || fail "mount of $1: $(cat "$tmp/err")"
+}
+
+# mount_volume [OPTIONS]: $tmp/v at $tmp/m
+mount_volume()
+{
+	mount_primary v m "${1:-}"
 }
 
 # start_mirror VOLUME MOUNTPOINT-or-'' ADDRESS [OPTIONS]
@@ -125,6 +139,14 @@ kill_pids()
 	for kv_pid in "$@"; do
 		$await_end "$kv_pid" 20 || fail "process $kv_pid does not end"
 	done
+}
+
+# kill_daemon WHERE: with -9, and waits until it is gone.
+kill_daemon()
+{
+	kv_pid=$(pid_of "$1")
+	[ -n "$kv_pid" ] || fail "no daemon at $1"
+	kill_pids "$kv_pid"
 }
 
 # A free TCP port on loopback (the next to bind takes it; the listener reports a clash).

@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Names of every byte and length, paths near PATH_MAX and long symbolic links; also after a crash
 # and from a checkpoint.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 command -v python3 >/dev/null || skip "no python3"
 make_volume v
@@ -94,11 +92,11 @@ END
 names() { python3 "$tmp/names.py" "$tmp/m" "$1" || fail "names: $1"; }
 
 names make,check
-kill_daemon "$tmp/m"
+kill_daemon m
 mount_volume
 names check,swap,check
 expect 0 "$KVFS" checkpoint "$tmp/m"
-kill_daemon "$tmp/m"
+kill_daemon m
 mount_volume
 names check,path
 (cd "$tmp/m/flat" && rm -- -rf && [ ! -e ./-rf ] && touch -- -rf)

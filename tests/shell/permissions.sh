@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Who may do what on a mount that others may use: mode bits, sticky directories, set-group-ID
-# directories, and bits that a write or a change of owner takes away. Root alone would see none of it.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# directories, and bits that a write or a change of owner takes away. Root alone would see none of
+# it.
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 command -v setpriv >/dev/null || skip "no setpriv"
 chmod 755 "$tmp"

@@ -1,15 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# kvfs top shows what happened in an interval, as text and as JSON, also into a pipe and without the endpoint.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# kvfs top shows what happened in an interval, as text and as JSON, also into a pipe and without the
+# endpoint.
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 command -v jq >/dev/null || skip "jq is missing"
 
 make_volume v
 make_volume s --join "$tmp/v/key"
-start_mirror s "listen=shm:$tmp/s.sock,metrics=off"
+start_mirror s '' "shm:$tmp/s.sock" metrics=off
 mount_volume "mirror=shm:$tmp/s.sock,metrics=off"
 (
 	n=0

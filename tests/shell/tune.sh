@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tuner of a mount: what it says of its decisions, orders to it, a recording that a replay
 # decides the same, lane changes under load that lose nothing, and a model file of garbage.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 command -v jq >/dev/null || skip "jq is missing"
 
 tuner() # JQ-CONDITION: holds for kvfs tune --json
@@ -28,7 +26,7 @@ load()
 
 make_volume v
 make_volume s --join "$tmp/v/key"
-start_mirror s "listen=tcp:127.0.0.1:0"
+start_mirror s '' tcp:127.0.0.1:0
 port=$("$KVFS" status --json "$tmp/s" | jq .mirror.listen_port)
 opt="mirror=tcp:127.0.0.1:$port"
 
@@ -40,7 +38,7 @@ one_line "no mirrors: nothing to tune"
 
 # Off: no thread, and a setting by hand holds at once.
 mount_volume "$opt,tuner=off"
-! grep -qs kv-tuner /proc/"$(daemon_pid "$tmp/m")"/task/*/comm || fail "kv-tuner runs"
+! grep -qs kv-tuner /proc/"$(pid_of m)"/task/*/comm || fail "kv-tuner runs"
 expect 1 "$KVFS" tune --freeze "$tmp/m"
 one_line "tuner=off"
 expect 0 "$KVFS" tune --set poll_us=50 --set lanes=1 "$tmp/m"
@@ -49,7 +47,7 @@ in_out "lanes=1 poll_us=50"
 
 # On: the lanes that are not used are opened ahead. poll_us is off the ladder.
 mount_volume "$opt,poll_us=70"
-grep -qF "no model yet" "$tmp/mount.err" || fail "not a word of the model: $(cat "$tmp/mount.err")"
+grep -qF "no model yet" "$tmp/err" || fail "not a word of the model: $(cat "$tmp/err")"
 expect 0 "$KVFS" status "$tmp/m"
 in_out "2 of 4 lanes used"
 in_out "tuner       xgboost"
@@ -119,16 +117,16 @@ wait_for '[ "$(digest "$tmp/m")" = "$(digest "$tmp/s")" ]' 20
 
 # While a mirror is away nothing moves; it comes back, and decisions go on.
 last() { "$KVFS" tune --json --explain 1 "$tmp/m" | jq -r '.decisions[0].why'; }
-kill_daemon "$tmp/s"
+kill_daemon s
 wait_for 'last | grep -q "mirrors came or went"' 10
-start_mirror s "listen=tcp:127.0.0.1:$port"
+start_mirror s '' "tcp:127.0.0.1:$port"
 wait_for 'last | grep -q "too little load"' 20
 "$KVFS" umount "$tmp/m"
 
 # Garbage for a model: a line, the static settings, and a mount that works.
 head -c 5000 /dev/urandom >"$tmp/v/tuner.model"
 mount_volume "$opt"
-grep -qF "tuner.model is not used" "$tmp/mount.err" || fail "$(cat "$tmp/mount.err")"
+grep -qF "tuner.model is not used" "$tmp/err" || fail "$(cat "$tmp/err")"
 tuner '.tuner.settings == .tuner.static' || fail "$("$KVFS" tune "$tmp/m")"
 echo fine >"$tmp/m/fine"
 "$KVFS" umount "$tmp/m"

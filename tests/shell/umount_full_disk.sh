@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The disk has no room for the last checkpoint: kvfs umount says so in one line and exits 1; the log
 # has everything, and the next mount finds it.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 mkdir "$tmp/disk"
 mount -t tmpfs -o size=36M tmpfs "$tmp/disk" 2>/dev/null || skip "mount is not permitted here"

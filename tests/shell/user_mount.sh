@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A user who is not root makes a volume, mounts it with fusermount3's help, loses it and gets it
 # again; where that can't be, one line says why.
-# shellcheck source=tests/shell/functions.sh
-. "$(dirname "$0")/functions.sh"
-# shellcheck source=tests/shell/mount_functions.sh
-. "$(dirname "$0")/mount_functions.sh"
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
 
 command -v fusermount3 >/dev/null || skip "no fusermount3"
 command -v setpriv >/dev/null || skip "no setpriv"
@@ -50,10 +48,10 @@ expect 0 user_kvfs umount m
 
 # killed: the stale mount is taken away without root
 user_kvfs mount -o arena=64M v m
-kill_daemon "$tmp/home/v"
+kill_daemon home/v
 expect 0 user_kvfs mount -o arena=64M v m
 [ "$(as_user cat m/key)" = value ] || fail "the value is lost"
-kill_daemon "$tmp/home/v"
+kill_daemon home/v
 expect 0 user_kvfs umount m
 ! grep -qF " $tmp/" /proc/self/mountinfo || fail "the stale mount is left"
 user_kvfs mount -o arena=64M v m
