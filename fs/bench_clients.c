@@ -35,7 +35,7 @@ struct client {
 static int client_init(struct client *c, struct clients *all, unsigned index)
 {
 	size_t bytes = all->cfg->value_bytes + 1;
-	int err = bench_caller_init(&c->caller);
+	int err = bench_caller_init(&c->caller, all->engine);
 
 	if (err)
 		return err;
@@ -151,6 +151,7 @@ static void *client_main(void *arg)
 		if (!r->first_errno)
 			r->first_errno = -err;
 	} while (!atomic_load_explicit(&c->all->stop, memory_order_relaxed));
+	bench_caller_leave(&c->caller);
 	return NULL;
 }
 
@@ -191,8 +192,10 @@ int bench_clients_prepare(struct bench_engine *e, const struct bench_config *cfg
 		if (!err && key % CLIENTS_PREPARE_STEP == 0)
 			err = sleep(ctx, 0);
 	}
-	if (c)
+	if (c) {
+		bench_caller_leave(&c->caller);
 		client_destroy(c);
+	}
 	free(c);
 	return err;
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define ENGINE_LOOKS 16 /* for an answer, between two looks at the clock */
+#define ENGINE_LOOKS_A_TURN 8 /* for acknowledgements, between two yields of the processor */
 
 struct bench_engine {
 	const struct options *opt;
@@ -33,10 +34,15 @@ struct engine_op {
 	uint8_t head[RECORD_HEADER_BYTES + 64 + BENCH_NAME_BYTES];
 };
 
-int bench_caller_init(struct bench_caller *c)
+int bench_caller_init(struct bench_caller *c, struct bench_engine *e)
 {
-	c->err = 0;
+	*c = (struct bench_caller){ .helper.primary = e->node->primary };
 	return sem_init(&c->answered, 0, 0) == 0 ? 0 : -errno;
+}
+
+void bench_caller_leave(struct bench_caller *c)
+{
+	primary_helper_leave(&c->helper);
 }
 
 void bench_caller_destroy(struct bench_caller *c)
@@ -129,23 +135,38 @@ static int engine_execute(struct bench_engine *e, struct record *r, struct value
 	return err;
 }
 
-/* For the answer: looks for poll_us as the links do, giving way to them, then sleeps. */
+/* Looks for the mirrors' acknowledgements, one of which is this caller's answer. */
+static bool engine_help(struct bench_caller *c)
+{
+	bool answered = false;
+	unsigned looks = 0;
+
+	if (!primary_help_begin(&c->helper))
+		return false;
+	while (!answered && primary_help(&c->helper)) {
+		answered = sem_trywait(&c->answered) == 0;
+		if (++looks % ENGINE_LOOKS_A_TURN == 0)
+			sched_yield(); /* the mirror may be waiting for its turn */
+	}
+	primary_help_end(&c->helper, answered);
+	return answered;
+}
+
 static void engine_wait(struct bench_engine *e, struct bench_caller *c)
 {
 	uint64_t until_ns = e->opt->poll_us ?
 				    clock_mono_ns() + e->opt->poll_us * NSEC_PER_USEC : 0;
+	bool answered = engine_help(c) || sem_trywait(&c->answered) == 0;
 
-	while (until_ns) {
-		for (unsigned i = 0; i < ENGINE_LOOKS; i++) {
-			if (sem_trywait(&c->answered) == 0)
-				return;
-		}
+	while (!answered && until_ns) { /* gives way to the links' threads, which spin as well */
+		for (unsigned i = 0; !answered && i < ENGINE_LOOKS; i++)
+			answered = sem_trywait(&c->answered) == 0;
 		sched_yield();
 		if (clock_mono_ns() >= until_ns)
-			break;
+			until_ns = 0;
 	}
-	while (sem_wait(&c->answered) != 0) /* bounded: the queue answers by its deadline */
-		continue;
+	while (!answered) /* bounded: the queue answers by its deadline */
+		answered = sem_wait(&c->answered) == 0;
 }
 
 /* From the record to its answer. Consumes stage. */

@@ -14,17 +14,22 @@
 #include "fs/bench.h"
 #include "fs/bench_keys.h"
 #include "fs/node.h"
+#include "replication/primary.h"
 
 #include <semaphore.h>
 
 struct bench_engine;
 
-/* Who waits for an answer: one operation at a time. */
+/* Who waits for an answer: one thread, one operation at a time. It looks for the mirrors' answers
+ * itself, as the threads of a mount's requests do (replication/primary.h). */
 struct bench_caller {
 	sem_t answered;
 	int err; /* written before answered is posted */
+	struct primary_helper helper;
 };
-int bench_caller_init(struct bench_caller *c);
+int bench_caller_init(struct bench_caller *c, struct bench_engine *e);
+/* By the thread itself, after its last operation. */
+void bench_caller_leave(struct bench_caller *c);
 void bench_caller_destroy(struct bench_caller *c);
 
 /*

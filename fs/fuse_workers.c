@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <linux/fuse.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 
 #define FS_KICK_NS (10 * NSEC_PER_MSEC) /* between signals to a worker that is to leave */
 #define FS_KICK_SIGNAL SIGUSR1
+#define FS_LOOKS_A_TURN 8 /* for acknowledgements, between two looks for requests */
 
 int fs_drain_device(struct fs *fs)
 {
@@ -62,15 +64,38 @@ static void fs_let_kick(void)
 	pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
 }
 
+/* While records are on their way and no request is here: looks for their acknowledgements. A worker
+ * beside others may find the request taken: it must not count on being back soon. */
+static void fs_worker_help(struct fs *fs, struct primary_helper *helper)
+{
+	struct pollfd p = { .fd = fuse_session_fd(fs->se), .events = POLLIN };
+	bool requests = false;
+	unsigned looks = 0;
+
+	helper->primary = fs->node->primary;
+	if (!primary_help_begin(helper))
+		return;
+	while (!requests && primary_help(helper)) {
+		if (++looks % FS_LOOKS_A_TURN)
+			continue;
+		requests = poll(&p, 1, 0) != 0;
+		sched_yield(); /* the mirror may be waiting for its turn */
+	}
+	primary_help_end(helper, requests && atomic_load(&fs->workers_running) == 1);
+}
+
 static void *fs_worker(void *arg)
 {
 	struct fs *fs = arg;
 	struct fuse_buf buf = { .mem = NULL };
+	struct primary_helper helper = { .primary = NULL };
 
 	fs_let_kick();
 	while (!fs->stopping && !fuse_session_exited(fs->se)) {
-		int res = fuse_session_receive_buf(fs->se, &buf);
+		int res;
 
+		fs_worker_help(fs, &helper);
+		res = fuse_session_receive_buf(fs->se, &buf);
 		if (res > 0) {
 			fs_metrics_begin(&fs->metrics, &buf);
 			fuse_session_process_buf(fs->se, &buf);
@@ -79,6 +104,7 @@ static void *fs_worker(void *arg)
 			break;
 		}
 	}
+	primary_helper_leave(&helper);
 	free(buf.mem);
 	fs_worker_left(fs);
 	return NULL;
