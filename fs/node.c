@@ -328,6 +328,7 @@ static int node_start_log(struct node *n, const struct oplog_range *range, char 
 	lsn = store_lsn_locked(n->store);
 	store_unlock(n->store);
 	n->recovered.torn_tail = range->torn_tail;
+	n->recovered.taken_in_bytes = range->taken_in_bytes;
 	if (range->torn_tail && lsn != n->ckpt_lsn)
 		err = node_ckpt_run(n);
 	if (!err)

@@ -79,6 +79,7 @@ struct node {
 
 	struct {                     /* what start-up found, for status and the info line */
 		uint64_t ckpt_number, ckpt_lsn, replayed, load_ns, replay_ns, orphans;
+		uint64_t taken_in_bytes; /* of the log, behind its own end */
 		bool torn_tail;
 	} recovered;
 };

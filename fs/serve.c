@@ -91,10 +91,11 @@ static void serve_say_recovered(struct serve *s)
 	if (!n->recovered.replayed && !n->recovered.torn_tail && !n->recovered.orphans)
 		return;
 	diag_info("%s: recovered: checkpoint %" PRIu64 " (LSN %" PRIu64 ", %" PRIu64
-		  " ms), %" PRIu64 " records replayed in %" PRIu64 " ms%s%s",
+		  " ms), %" PRIu64 " records replayed in %" PRIu64 " ms%s%s%s",
 		  n->vol->path, n->recovered.ckpt_number, n->recovered.ckpt_lsn,
 		  (uint64_t)(n->recovered.load_ns / NSEC_PER_MSEC), n->recovered.replayed,
 		  (uint64_t)(n->recovered.replay_ns / NSEC_PER_MSEC),
+		  n->recovered.taken_in_bytes ? ", some from behind the log's own end" : "",
 		  n->recovered.torn_tail ? ", an unfinished record at the end dropped" : "",
 		  n->recovered.orphans ? ", unlinked files freed" : "");
 }

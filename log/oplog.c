@@ -81,6 +81,7 @@ void oplog_close(struct oplog *log)
 static void log_range(const struct oplog *log, struct oplog_range *ret_range)
 {
 	const struct oplog_pool *cur = &log->pools[log->active];
+	uint64_t named = log->ops->used(cur->dev);
 
 	memset(ret_range, 0, sizeof(*ret_range));
 	if (cur->generation == 0)
@@ -88,6 +89,7 @@ static void log_range(const struct oplog *log, struct oplog_range *ret_range)
 	ret_range->last_lsn = cur->last_lsn;
 	ret_range->epoch = cur->epoch;
 	ret_range->torn_tail = cur->torn;
+	ret_range->taken_in_bytes = cur->used > named ? cur->used - named : 0;
 }
 
 int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_config *cfg,
@@ -113,6 +115,9 @@ int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_confi
 	if (rc != 0)
 		goto close_log;
 	log_range(log, ret_range);
+	rc = oplog_take_in(log);
+	if (rc != 0)
+		goto close_log;
 	ret_range->first_lsn = oplog_first_lsn(log);
 	atomic_store_explicit(&log->last_lsn, ret_range->last_lsn, memory_order_release);
 	*ret_log = log;

@@ -33,19 +33,35 @@ struct oplog_range {
 	uint64_t epoch;     /* of the last record or generation record */
 	/* bytes after last_lsn were invalid: checkpoint and rewind before use */
 	bool torn_tail;
+	uint64_t taken_in_bytes; /* whole records behind the end that the pool named */
 };
 
 /* Makes both pools, total_bytes for the two, both empty. Errors as logdev create. */
 int oplog_create(const struct logdev_ops *ops, int dirfd, uint64_t total_bytes);
 
 /*
- * Opens both pools and finds the valid range; appends nothing.
+ * Opens both pools and finds the valid range; appends nothing but records that are there already,
+ * behind the end that the newest pool names.
  * -EBADMSG with *ret_why set to a text, static or valid in this thread until its next call: a
  * pool's generation record is invalid or of another volume, there is a hole between the pools, or
  * valid records lie behind an invalid one. Other errors as logdev open.
  */
 int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_config *cfg,
 	       struct oplog **ret_log, struct oplog_range *ret_range, const char **ret_why);
+
+/* Where a pool's records end so far, and when the pool was begun. */
+struct oplog_end {
+	uint64_t last_lsn, epoch, begun_ns;
+};
+/* A record is accepted by a pool when it is at most this much older: it may have waited. */
+#define OPLOG_LATE_NS 1000000000ULL
+
+/*
+ * Whether r, decoded where the records so far end, is the next. Not named: it lies behind the end
+ * that the pool names, where bytes of a former life may lie (a device-DAX is not wiped as a whole):
+ * it must not be older than the pool. Pure.
+ */
+bool oplog_continues(const struct record *r, const struct oplog_end *end, bool named);
 
 /*
  * Looks in base[from, stored), where a pool's valid records end with last_lsn of epoch, for a

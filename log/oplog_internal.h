@@ -125,6 +125,10 @@ int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg
  * active pool's first invalid one, which a crash does not leave. */
 int oplog_check_tail(struct oplog *log, const char **ret_why);
 
+/* After both: appends to the active pool, in its place, what stands whole behind the end that the
+ * pool names. As logdev append; -ENOMEM. */
+int oplog_take_in(struct oplog *log);
+
 /* Orders the scanned pools: the active one, and whether the other continues into it. */
 int oplog_pools_order(struct oplog *log, const char **ret_why);
 

@@ -9,7 +9,10 @@
  *   in the generation record   at most OPLOG_GENERATION_BYTES, invalid or of the pool's former
  *                              life: no record was in it yet, so it counts as empty
  *   after it                   a new, empty newest pool whose base is the older's last LSN + 1
- *   in an append               an invalid tail of the newest pool; nothing of it was acknowledged
+ *   in an append               an invalid tail of the newest pool, or whole records behind the end
+ *                              that the pool names; nothing of it was acknowledged
+ * Where a pool ends is told by its records: its own end is one number without a checksum, and were
+ * it damaged, acknowledged records would be lost for it. Whole records behind it are taken in.
  * Anything else is damage: a longer pool without its generation record, pools that don't meet, or
  * valid records behind an invalid one, and that is reported, not mended: what lies behind may have
  * been acknowledged, and to begin anew would destroy it.
@@ -23,6 +26,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TAKE_IN_BYTES (1U << 20)
 
 void oplog_pool_forget(const struct logdev_ops *ops, const struct oplog_pool *p, uint64_t offset,
 		       uint64_t *forgot)
@@ -88,26 +93,34 @@ static int check_generation(const struct oplog_config *cfg, const struct record 
 	return 0;
 }
 
+bool oplog_continues(const struct record *r, const struct oplog_end *end, bool named)
+{
+	return r->opcode != RECORD_GENERATION && r->lsn == end->last_lsn + 1 &&
+	       r->epoch >= end->epoch &&
+	       (named || r->timestamp_ns + OPLOG_LATE_NS >= end->begun_ns);
+}
+
 /* Records from the generation record on, up to the first that doesn't continue the log. */
-static void scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uint64_t stored)
+static void scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uint64_t stored,
+			 uint64_t begun_ns)
 {
 	uint64_t forgot = 0;
 	struct record r;
 	size_t bytes;
 
-	while (p->used < stored) {
-		if (record_decode(p->base + p->used, stored - p->used, &r, &bytes) != 0 ||
-		    r.opcode == RECORD_GENERATION || r.lsn != p->last_lsn + 1 ||
-		    r.epoch < p->epoch) {
-			p->torn = true;
+	while (p->used < p->capacity) {
+		struct oplog_end end = { p->last_lsn, p->epoch, begun_ns };
+
+		if (record_decode(p->base + p->used, p->capacity - p->used, &r, &bytes) != 0 ||
+		    !oplog_continues(&r, &end, p->used + bytes <= stored))
 			break;
-		}
 		oplog_pool_mark(p, r.lsn, p->used);
 		p->last_lsn = r.lsn;
 		p->epoch = r.epoch;
 		p->used += bytes;
 		oplog_pool_forget(ops, p, p->used, &forgot);
 	}
+	p->torn = p->used < stored;
 }
 
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
@@ -137,7 +150,7 @@ int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg
 	p->last_lsn = r.lsn - 1;
 	p->epoch = r.epoch;
 	p->used = bytes;
-	scan_records(ops, p, stored);
+	scan_records(ops, p, stored, r.timestamp_ns);
 	return 0;
 }
 
@@ -180,6 +193,31 @@ int oplog_check_tail(struct oplog *log, const char **ret_why)
 		log->active, p->used, p->last_lsn);
 	*ret_why = why;
 	return -EBADMSG;
+}
+
+int oplog_take_in(struct oplog *log)
+{
+	struct oplog_pool *p = oplog_active(log);
+	uint64_t at = log->ops->used(p->dev);
+	uint8_t *copy;
+	int rc = 0;
+
+	if (p->generation == 0 || at >= p->used)
+		return 0;
+	copy = malloc(TAKE_IN_BYTES);
+	if (copy == NULL)
+		return -ENOMEM;
+	while (rc == 0 && at < p->used) {
+		struct iovec iov = { .iov_base = copy, .iov_len = TAKE_IN_BYTES };
+
+		if (iov.iov_len > p->used - at)
+			iov.iov_len = p->used - at;
+		memcpy(copy, p->base + at, iov.iov_len);
+		rc = log->ops->append(p->dev, &iov, 1);
+		at += iov.iov_len;
+	}
+	free(copy);
+	return rc;
 }
 
 int oplog_pools_order(struct oplog *log, const char **ret_why)

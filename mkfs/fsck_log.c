@@ -22,6 +22,7 @@ struct pool_scan {
 	struct fsck_pool *p;
 	struct logdev *dev;
 	const uint8_t *base;
+	uint64_t capacity, begun_ns;
 	uint64_t done_before, total; /* for progress */
 };
 
@@ -57,6 +58,7 @@ static bool scan_generation(struct pool_scan *s)
 	s->p->last_lsn = r.lsn - 1;
 	s->p->epoch = r.epoch;
 	s->p->used_bytes = bytes;
+	s->begun_ns = r.timestamp_ns;
 	return true;
 }
 
@@ -67,9 +69,10 @@ static bool scan_record(struct pool_scan *s)
 	struct record r;
 	size_t bytes = 0;
 
-	if (record_decode(s->base + p->used_bytes, p->stored_bytes - p->used_bytes, &r, &bytes) !=
-		    0 ||
-	    r.opcode == RECORD_GENERATION || r.lsn != p->last_lsn + 1 || r.epoch < p->epoch)
+	struct oplog_end end = { p->last_lsn, p->epoch, s->begun_ns };
+
+	if (record_decode(s->base + p->used_bytes, s->capacity - p->used_bytes, &r, &bytes) != 0 ||
+	    !oplog_continues(&r, &end, p->used_bytes + bytes <= p->stored_bytes))
 		return false;
 	p->last_lsn = r.lsn;
 	p->epoch = r.epoch;
@@ -83,22 +86,21 @@ static void scan_pool(struct pool_scan *s)
 	uint64_t forgot = 0;
 
 	s->base = dev_ops->base(s->dev);
+	s->capacity = dev_ops->capacity(s->dev);
 	if (s->p->stored_bytes == 0 || !scan_generation(s))
 		return;
-	while (s->p->used_bytes < s->p->stored_bytes) {
-		if (!scan_record(s)) {
-			s->p->torn = true;
-			(void)oplog_find_beyond(s->base, s->p->used_bytes, s->p->stored_bytes,
-						s->p->last_lsn, s->p->epoch, &s->p->island_offset,
-						&s->p->island_lsn);
-			break;
-		}
+	while (s->p->used_bytes < s->capacity && scan_record(s)) {
 		if (s->p->used_bytes - forgot >= FORGET_BYTES) {
 			forgot = s->p->used_bytes;
 			dev_ops->forget(s->dev, forgot);
 		}
 		progress_update(&s->f->progress, s->done_before + s->p->used_bytes, s->total);
 	}
+	s->p->torn = s->p->used_bytes < s->p->stored_bytes;
+	if (s->p->torn)
+		(void)oplog_find_beyond(s->base, s->p->used_bytes, s->p->stored_bytes,
+					s->p->last_lsn, s->p->epoch, &s->p->island_offset,
+					&s->p->island_lsn);
 }
 
 /* NULL after a problem was reported; -errno in *ret_err for an operational error. */
@@ -159,6 +161,18 @@ static void judge_damage(struct fsck *f, struct fsck_pool *p, struct logdev *dev
 	/* The older pool's is judged with its neighbours, in fsck_chain.c. */
 }
 
+/* A crash in an append leaves a batch of records so; more of them, a damaged end. */
+static void note_behind_end(struct fsck *f, const struct fsck_pool *p)
+{
+	struct fsck_place place = pool_place(p, p->stored_bytes, p->last_lsn);
+
+	fsck_note(f, &place,
+		  "the pool names this as its end, but %llu bytes of whole records follow, up to LSN "
+		  "%llu; the next mount takes them in",
+		  (unsigned long long)(p->used_bytes - p->stored_bytes),
+		  (unsigned long long)p->last_lsn);
+}
+
 int fsck_check_log(struct fsck *f)
 {
 	struct logdev *devs[OPLOG_POOLS] = { NULL };
@@ -185,6 +199,8 @@ int fsck_check_log(struct fsck *f)
 	}
 	newest_is_1 = f->pools[1].generation > f->pools[0].generation;
 	for (int i = 0; i < OPLOG_POOLS; i++) {
+		if (f->pools[i].used_bytes > f->pools[i].stored_bytes)
+			note_behind_end(f, &f->pools[i]);
 		if (f->pools[i].torn)
 			judge_damage(f, &f->pools[i], devs[i], newest_is_1 == (i == 1));
 		if (devs[i])

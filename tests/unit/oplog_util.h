@@ -29,11 +29,15 @@ static inline size_t util_data(uint64_t lsn, size_t max, uint8_t *out)
 	return len;
 }
 
+/* When the records say that they were made. */
+static uint64_t util_timestamp_ns __attribute__((unused));
+
 /* Encodes and seals a WRITE record; returns its length. */
 static inline size_t util_record(uint64_t lsn, uint64_t epoch, size_t max, uint8_t *out)
 {
 	uint8_t data[UTIL_DATA_MAX];
-	struct record r = { .opcode = RECORD_WRITE, .ino = lsn + 100, .data = data };
+	struct record r = { .opcode = RECORD_WRITE, .ino = lsn + 100, .data = data,
+			    .timestamp_ns = util_timestamp_ns };
 	size_t head;
 
 	r.data_len = (uint32_t)util_data(lsn, max, data);

@@ -9,6 +9,7 @@
 #include "tests/unit/unit_main.h"
 
 #include "common/byteorder.h"
+#include "common/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -345,6 +346,62 @@ START_TEST(torn_tail_is_cut)
 }
 END_TEST
 
+/* The end that a pool names is a number without a checksum: records behind it are not lost. */
+START_TEST(records_behind_the_end_are_taken_in)
+{
+	struct oplog_range range;
+	struct oplog *log;
+
+	util_timestamp_ns = clock_real_ns();
+	two_pools();
+	logdev_mem_set_used(-1, "log.1", GENERATION_BYTES + (uint64_t)_i * 137);
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	ck_assert(!range.torn_tail);
+	ck_assert_uint_eq(range.last_lsn, 30);
+	ck_assert_uint_gt(range.taken_in_bytes, 0);
+	ck_assert_uint_eq(util_replay_all(log, 0, DATA_MAX), 30);
+	ck_assert_int_eq(oplog_start(log, 31, 1), 0);
+	append_to(log, 31, 31);
+	ck_assert_uint_eq(oplog_first_lsn(log), 1);
+	oplog_close(log);
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	ck_assert_uint_eq(range.taken_in_bytes, 0);
+	ck_assert_uint_eq(util_replay_all(log, 0, DATA_MAX), 31);
+	oplog_close(log);
+}
+END_TEST
+
+START_TEST(an_older_pool_ends_with_its_records)
+{
+	struct oplog_range range;
+	struct oplog *log;
+
+	util_timestamp_ns = clock_real_ns();
+	two_pools();
+	logdev_mem_set_used(-1, "log.0", GENERATION_BYTES + 700);
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	ck_assert_uint_eq(range.taken_in_bytes, 0);
+	ck_assert_uint_eq(util_replay_all(log, 0, DATA_MAX), 30);
+	oplog_close(log);
+}
+END_TEST
+
+/* What is older than the pool is of a former life of its bytes. */
+START_TEST(a_former_life_is_not_taken_in)
+{
+	struct oplog_range range;
+	struct oplog *log;
+
+	util_timestamp_ns = clock_real_ns() - 5 * NSEC_PER_SEC;
+	two_pools();
+	logdev_mem_set_used(-1, "log.1", GENERATION_BYTES);
+	log = util_open(&logdev_mem_ops, -1, &util_cfg, &range);
+	ck_assert_uint_eq(range.last_lsn, 20);
+	ck_assert_uint_eq(range.taken_in_bytes, 0);
+	oplog_close(log);
+}
+END_TEST
+
 /* What follows a damaged record may have been acknowledged: it is not taken for a torn tail. */
 START_TEST(damage_in_the_middle_is_refused)
 {
@@ -503,6 +560,9 @@ int main(void)
 	tcase_add_loop_test(t, torn_generation_counts_as_empty, 0, GENERATION_BYTES + 1);
 	tcase_add_test(t, restart_forgets_all);
 	tcase_add_loop_test(t, torn_tail_is_cut, 0, 16);
+	tcase_add_loop_test(t, records_behind_the_end_are_taken_in, 0, 8);
+	tcase_add_test(t, an_older_pool_ends_with_its_records);
+	tcase_add_test(t, a_former_life_is_not_taken_in);
 	tcase_add_test(t, damage_in_the_middle_is_refused);
 	tcase_add_test(t, read_by_lsn);
 	tcase_add_test(t, readers_beside_the_appender);
