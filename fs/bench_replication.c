@@ -126,7 +126,8 @@ static int replication_run(struct replication *r, struct bench_engine *e, struct
 	cfg.seed += (uint64_t)(run + 1);
 	if (run < 0)
 		/* side by side, both get what the tuner needs */
-		cfg.seconds = bench_measures(r->cfg, BENCH_TUNED) ? r->cfg->settle_s : r->cfg->warm_up_s;
+		cfg.seconds = bench_measures(r->cfg, BENCH_TUNED) ?
+				      r->cfg->settle_s : r->cfg->warm_up_s;
 	if (!err)
 		err = bench_clients_run(e, &cfg, keys, replication_pause, &r->signals, result);
 	if (!err && run >= 0)

@@ -55,7 +55,8 @@ static void bench_usage(FILE *out)
 		"  --protocol P      A, B or C (B)\n"
 		"  --runs N          of each, after the warm-up (3)\n"
 		"  --warm-up S       seconds (1)\n"
-		"  --settle S        in its place where tuned is measured, too: the tuner learns (15)\n"
+		"  --settle S        in its place where tuned is measured, too: the tuner learns "
+		"(15)\n"
 		"  --plot FILE       write a figure, as SVG\n"
 		"  -o OPTIONS        of primary and mirrors alike, such as lanes=4,poll_us=50\n"
 		"\nLoads:\n");

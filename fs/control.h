@@ -5,7 +5,8 @@
  * The control socket VOLUME/control: one request line and reply lines, both JSON objects.
  *
  *   {"cmd":"status"}      → {"ok":true, …}  see status.c; "digest":true adds one of the state
- *   {"cmd":"metrics"}     → {"ok":true,"time_ns":…,"metrics":[…]}  metrics_json.h; time_ns monotonic
+ *   {"cmd":"metrics"}     → {"ok":true,"time_ns":…,"metrics":[…]}  see metrics_json.h; the time
+ *                                                                  is monotonic
  *   {"cmd":"tune", "explain":N, "freeze":BOOL, "set":{KNOB:VALUE}, "record":"/FILE" or ""}
  *                         → {"ok":true,"tuner":{…},"decisions":[…]}  see control_tune.c
  *   {"cmd":"checkpoint"}  → {"ok":true,"number":…,"lsn":…}   when it is durable

@@ -222,14 +222,15 @@ static json_t *status_links_json(struct node *n, const struct metrics_snapshot *
 	json_t *list = json_array();
 
 	for (i = 0; i < count; i++) {
-		json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I}", "addr", stats[i].addr, "transport",
-				      stats[i].transport, "transport_note",
-				      stats[i].transport_note, "state", link_state_name(stats[i].state),
-				      "last_error", stats[i].last_error, "ended_why",
-				      stats[i].ended_why, "ended_ns", JI(stats[i].ended_ns));
+		const struct link_stats *s = &stats[i];
+		json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I}", "addr", s->addr,
+				      "transport", s->transport, "transport_note",
+				      s->transport_note, "state", link_state_name(s->state),
+				      "last_error", s->last_error, "ended_why", s->ended_why,
+				      "ended_ns", JI(s->ended_ns));
 
-		json_object_set_new(j, "load", status_load_json(&stats[i]));
-		json_array_append_new(list, status_add(j, snap, status_link, stats[i].addr));
+		json_object_set_new(j, "load", status_load_json(s));
+		json_array_append_new(list, status_add(j, snap, status_link, s->addr));
 	}
 	return list;
 }

@@ -239,9 +239,10 @@ static json_t *top_tuner(const struct top_pair *p)
 
 static json_t *top_storage(const struct top_pair *p)
 {
+	/* a mirror logs what it receives */
 	const char *appended = top_find(p->after, "kvfs_log_appended_bytes_total", NULL) ?
 				       "kvfs_log_appended_bytes_total" :
-				       "kvfs_replica_bytes_total"; /* a mirror logs what it receives */
+				       "kvfs_replica_bytes_total";
 
 	return json_pack("{s:{s:o, s:o, s:o}, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o, s:o}}",
 			 "log", "used_bytes", top_now(p, "kvfs_log_used_bytes", NULL),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent in a guest: runs commands for the keeper over a virtio-serial port.
 
-One thread, one poll loop; every command has its own process group and deadline. Output is read until
-the command has ended, not until its pipes are closed: a daemon that it leaves behind may keep them.
+One thread, one poll loop; every command has its own process group and deadline. Output is read
+until the command has ended, not until its pipes are closed: a daemon that it leaves behind may keep
+them.
 """
 import fcntl
 import json
@@ -193,7 +194,8 @@ class Agent:
                 os.read(self.wake, 4096)
             else:
                 command = owners[fd]
-                if mask & (select.POLLOUT | select.POLLERR) and command.pending and fd == command.stdin:
+                if (mask & (select.POLLOUT | select.POLLERR) and command.pending
+                        and fd == command.stdin):
                     self.feed_input(command)
                 if mask & (select.POLLIN | select.POLLHUP) and fd in command.outputs:
                     self.drain(command, fd)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames of the rig's control channel.
 
-The same frames run between `scripts/rig` and the keeper (a Unix socket, channel always 0) and between
-the keeper and a guest's agent (a virtio-serial port, one channel for each command). Imported on both
-sides, so it imports little: a Python start is slow in an emulated guest.
+The same frames run between `scripts/rig` and the keeper (a Unix socket, channel always 0) and
+between the keeper and a guest's agent (a virtio-serial port, one channel for each command).
+Imported on both sides, so it imports little: a Python start is slow in an emulated guest.
 """
 import struct
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keeper: the process that holds a rig together, one for each rig.
 
-It starts QEMU, passes commands between `scripts/rig` (socket DIR/keeper) and the guests' agents, and
-keeps every deadline. It ends, and takes everything with it, on request, when the process that owns
-the rig ends however that comes about, or when the rig's lifetime is over. Its children die with it by
-PR_SET_PDEATHSIG, so that even a killed keeper leaves none. One thread (asyncio).
+It starts QEMU, passes commands between `scripts/rig` (socket DIR/keeper) and the guests' agents,
+and keeps every deadline. It ends, and takes everything with it, on request, when the process that
+owns the rig ends however that comes about, or when the rig's lifetime is over. Its children die
+with it by PR_SET_PDEATHSIG, so that even a killed keeper leaves none. One thread (asyncio).
 """
 import asyncio
 import json
@@ -64,7 +64,8 @@ class Guest:
         if not self.up.is_set():
             why = "QEMU ended" if ended.done() else "it was not up after %d s" % seconds
             await self.kill()
-            raise RigError("guest %d: %s; the end of its logs:\n%s" % (self.number, why, self.log_tail()))
+            raise RigError("guest %d: %s; the end of its logs:\n%s" %
+                           (self.number, why, self.log_tail()))
         self.boot_seconds = round(time.monotonic() - started, 1)
 
     def log_tail(self):
@@ -105,6 +106,13 @@ class Guest:
             print("guest %d: agent: %s" % (self.number, error), flush=True)
         finally:
             writer.close()
+
+    def status(self):
+        return {"guest": self.number,
+                "state": "up" if self.up.is_set() else "booting" if self.process else "off",
+                "pid": self.process.pid if self.process else None, "boots": self.boots,
+                "boot_seconds": self.boot_seconds, "address": "10.77.0.%d" % self.number,
+                "console": os.path.abspath(self.dir + "/console.log")}
 
     def link(self, nic, on):
         if not self.process:
@@ -173,7 +181,8 @@ class Rig:
 
     def guest(self, request):
         if request.get("guest") not in self.guests:
-            raise RigError("there is no guest %s; there are %d" % (request.get("guest"), len(self.guests)))
+            raise RigError("there is no guest %s; there are %d" %
+                           (request.get("guest"), len(self.guests)))
         return self.guests[request["guest"]]
 
     async def answer(self, request):
@@ -190,11 +199,8 @@ class Rig:
             self.keep = request["keep"]
             self.stop.set()
         elif what == "status":
-            return {"dir": os.getcwd(), "keeper": os.getpid(), "owner": self.options["owner"], "guests": [
-                {"guest": g.number, "state": "up" if g.up.is_set() else "booting" if g.process else "off",
-                 "pid": g.process.pid if g.process else None, "boots": g.boots,
-                 "boot_seconds": g.boot_seconds, "address": "10.77.0.%d" % g.number,
-                 "console": os.path.abspath(g.dir + "/console.log")} for g in self.guests.values()]}
+            return {"dir": os.getcwd(), "keeper": os.getpid(), "owner": self.options["owner"],
+                    "guests": [guest.status() for guest in self.guests.values()]}
         else:
             raise RigError("no such request: %s" % what)
         return {}
@@ -215,7 +221,8 @@ class Rig:
                     reply = await self.answer(request)
                     writer.write(frames.pack(0, frames.REPLY, json.dumps(reply).encode()))
             except RigError as error:
-                writer.write(frames.pack(0, frames.REPLY, json.dumps({"error": str(error)}).encode()))
+                reply = {"error": str(error)}
+                writer.write(frames.pack(0, frames.REPLY, json.dumps(reply).encode()))
             await asyncio.wait_for(writer.drain(), 30)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.TimeoutError, ValueError):
             pass
@@ -259,7 +266,7 @@ class Rig:
 
 
 def main():
-    """Runs in the rig's directory; options as JSON in argv[1], readiness or an error to fd argv[2]."""
+    """In the rig's directory; options as JSON in argv[1], readiness or an error to fd argv[2]."""
     ready = int(sys.argv[2])
     try:
         rig = Rig(json.loads(sys.argv[1]))

@@ -52,7 +52,7 @@ def decompress(bzimage, to):
 
 
 def fetch(cache):
-    """Downloads and unpacks the package; its directory is named for its version, and appears whole."""
+    """Downloads and unpacks the package; its directory, named for its version, appears whole."""
     work = os.path.join(cache, "new")
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)

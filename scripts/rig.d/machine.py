@@ -54,14 +54,15 @@ def guest(number, options, kernel, init):
             "-kernel", vmlinux, "-initrd", initramfs, "-append", " ".join(words),
             "-chardev", "file,id=console,path=g%d/console.log,append=on" % number,
             "-serial", "chardev:console",
-            "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
+            "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,"
+                       "multidevs=remap",
             "-device", "virtio-serial-pci",
             "-chardev", "socket,id=agent,path=g%d/agent" % number,
             "-device", "virtserialport,chardev=agent,name=rig.agent"]
     argv += memory(options)
     for at, dimm in enumerate(options["nvdimm"]):
-        argv += ["-object", "memory-backend-file,id=dimm{0},share=on,mem-path=g{1}/nvdimm{0},size={2}"
-                            .format(at, number, size(dimm)),
+        argv += ["-object", "memory-backend-file,id=dimm{0},share=on,mem-path=g{1}/nvdimm{0},"
+                            "size={2}".format(at, number, size(dimm)),
                  "-device", "nvdimm,memdev=dimm{0},id=nvdimm{0}".format(at)]
     for nic in range(options["nics"]):
         argv += ["-netdev", "dgram,id=net{1},local.type=unix,local.path=g{0}/nic{1},"

@@ -43,7 +43,8 @@ finds()
 # limits MEMLOCK FILES: /proc/self/limits; and no capability
 limits()
 {
-	put proc/self/limits "Limit                     Soft Limit           Hard Limit           Units
+	limits_head="Limit                     Soft Limit           Hard Limit           Units"
+	put proc/self/limits "$limits_head
 Max open files            1024                 $2                 files
 Max locked memory         65536                $1              bytes"
 	put proc/self/status "Name:	kvfs

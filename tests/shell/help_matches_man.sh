@@ -80,7 +80,8 @@ same "loads of kvfs bench"
 
 # Flags of kvfs tune.
 "$KVFS" tune --help | sed -nE 's/^  (--[a-z]+) .*/\1/p' >"$tmp/help"
-sed -nE '/^\.Ss TUNE/,/^\.Ss BENCH/s/^\.It Fl \\(-[a-z]+).*/-\1/p' "$top_srcdir/fs/kvfs.1" >"$tmp/man"
+sed -nE '/^\.Ss TUNE/,/^\.Ss BENCH/s/^\.It Fl \\(-[a-z]+).*/-\1/p' "$top_srcdir/fs/kvfs.1" \
+	>"$tmp/man"
 same "flags of kvfs tune"
 
 # Sub-commands with their synopsis.

@@ -28,7 +28,8 @@ start_mirror s s.m "shm:$tmp/s.sock"
 mount_volume "mirror=shm:$tmp/s.sock"
 at=$(address "$tmp/m")
 second=$(address "$tmp/s")
-[ -n "$at" ] && [ -n "$second" ] && [ "$at" != "$second" ] || fail "two nodes at '$at' and '$second'"
+[ -n "$at" ] && [ -n "$second" ] && [ "$at" != "$second" ] ||
+	fail "two nodes at '$at' and '$second'"
 case "$at$second" in
 127.0.0.1:*127.0.0.1:*) ;;
 *) fail "not on loopback: $at $second" ;;
@@ -43,7 +44,8 @@ fetch "$at" /metrics >"$tmp/reply"
 [ "$(head -1 "$tmp/reply")" = "200 text/plain; version=0.0.4; charset=utf-8" ] ||
 	fail "$(head -1 "$tmp/reply")"
 sed 1d "$tmp/reply" >"$tmp/metrics"
-promtool check metrics <"$tmp/metrics" >"$tmp/out" 2>&1 || fail "promtool, primary: $(cat "$tmp/out")"
+promtool check metrics <"$tmp/metrics" >"$tmp/out" 2>&1 ||
+	fail "promtool, primary: $(cat "$tmp/out")"
 [ ! -s "$tmp/out" ] || fail "promtool, primary: $(cat "$tmp/out")"
 [ "$(value 'kvfs_operations_total{op="write"}')" -ge 50 ] ||
 	fail "writes: $(grep operations_total "$tmp/metrics")"
@@ -56,11 +58,13 @@ promtool check metrics <"$tmp/metrics" >"$tmp/out" 2>&1 || fail "promtool, prima
 [ "$(value kvfs_degraded)" -eq 0 ] || fail "degraded"
 [ "$(value kvfs_lsn)" -eq "$status_lsn" ] || fail "LSN $(value kvfs_lsn), in status $status_lsn"
 # What the classes hold is what the slab holds.
-classes=$(sed -n 's/^kvfs_slab_used_bytes{.*} //p' "$tmp/metrics" | awk '{ n += $1 } END { print n }')
+classes=$(sed -n 's/^kvfs_slab_used_bytes{.*} //p' "$tmp/metrics" |
+	awk '{ n += $1 } END { print n }')
 [ "$classes" -eq "$(value kvfs_slab_used_slot_bytes)" ] || fail "classes: $classes"
 
 fetch "$second" /metrics | sed 1d >"$tmp/metrics"
-promtool check metrics <"$tmp/metrics" >"$tmp/out" 2>&1 || fail "promtool, mirror: $(cat "$tmp/out")"
+promtool check metrics <"$tmp/metrics" >"$tmp/out" 2>&1 ||
+	fail "promtool, mirror: $(cat "$tmp/out")"
 [ "$(value 'kvfs_stage_duration_seconds_count{stage="apply"}')" -ge 1 ] || fail "apply"
 [ "$(value 'kvfs_stage_duration_seconds_count{stage="mirror"}')" -ge 1 ] || fail "mirror"
 fetch "$second" /nothing >"$tmp/reply"

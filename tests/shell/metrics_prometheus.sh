@@ -25,8 +25,8 @@ scrape_configs:
 END
 promtool check config "$tmp/prometheus.yml" >"$tmp/out" 2>&1 || fail "$(cat "$tmp/out")"
 web=127.0.0.1:$(free_port)
-prometheus --config.file="$tmp/prometheus.yml" --storage.tsdb.path="$tmp/tsdb" --web.listen-address="$web" \
-	>"$tmp/prometheus.log" 2>&1 &
+prometheus --config.file="$tmp/prometheus.yml" --storage.tsdb.path="$tmp/tsdb" \
+	--web.listen-address="$web" >"$tmp/prometheus.log" 2>&1 &
 
 # ask EXPRESSION: the first value it has, nothing without one
 ask()
@@ -85,8 +85,8 @@ import json, sys, urllib.request
 reply = urllib.request.urlopen("http://%s/api/v1/rules" % sys.argv[1], timeout=10)
 groups = json.load(reply)["data"]["groups"]
 for rule in groups[0]["rules"]:
-	severity = rule["labels"]["severity"]
-	print(rule["name"], rule["health"], rule["state"], severity, rule.get("lastError", ""))' "$web"
+	print(rule["name"], rule["health"], rule["state"], rule["labels"]["severity"],
+		rule.get("lastError", ""))' "$web"
 }
 rules >"$tmp/rules"
 [ "$(wc -l <"$tmp/rules")" -eq "$(grep -c ' alert: ' "$tmp/kvfs.rules.yml")" ] ||

@@ -13,4 +13,5 @@ expect 0 promtool test rules "$tmp/kvfs.rules.test.yml"
 # No alert without its test.
 sed -n 's/.* alert: //p' "$rules" | sort >"$tmp/alerts"
 sed -n 's/^ *alertname: //p' "$tmp/kvfs.rules.test.yml" | sort -u >"$tmp/tested"
-[ -s "$tmp/alerts" ] && diff "$tmp/alerts" "$tmp/tested" || fail "alerts (<) and those tested (>) differ"
+[ -s "$tmp/alerts" ] && diff "$tmp/alerts" "$tmp/tested" ||
+	fail "alerts (<) and those tested (>) differ"

@@ -23,7 +23,8 @@ may_not() { # UID:GID COMMAND...
 	if as "$@" 2>"$tmp/err"; then
 		fail "$* was let through"
 	fi
-	grep -q 'Permission denied\|Operation not permitted' "$tmp/err" || fail "$*: $(cat "$tmp/err")"
+	grep -q 'Permission denied\|Operation not permitted' "$tmp/err" ||
+		fail "$*: $(cat "$tmp/err")"
 }
 as $ann test -x . || skip "other users can't reach $tmp"
 

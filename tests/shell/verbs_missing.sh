@@ -20,7 +20,8 @@ wait_for '"$KVFS" status "$tmp/m" | grep -q "live over tcp"' 10
 "$KVFS" umount "$tmp/m"
 
 expect 1 "$KVFS" mount -o "arena=64M,mirror=verbs:127.0.0.1:$port" "$tmp/v" "$tmp/m"
-grep -q "verbs:127.0.0.1:$port: found no RDMA device; load a driver" "$tmp/err" || fail "no remedy: $(cat "$tmp/err")"
+grep -q "verbs:127.0.0.1:$port: found no RDMA device; load a driver" "$tmp/err" ||
+	fail "no remedy: $(cat "$tmp/err")"
 "$KVFS" umount "$tmp/s"
 expect 1 "$KVFS" mirror -o arena=64M,listen=127.0.0.1:0,transport=verbs "$tmp/s"
 grep -q "found no RDMA device; load a driver" "$tmp/err" || fail "no remedy: $(cat "$tmp/err")"

@@ -20,7 +20,8 @@ vm_cleanup()
 	vm_status=$?
 	trap - EXIT
 	if [ "$vm_status" -ne 0 ] && [ "$vm_status" -ne 77 ]; then
-		for vm_log in "$tmp"/rig/g?/console.log "$tmp"/rig/g?/qemu.log "$tmp"/rig/keeper.log; do
+		for vm_log in "$tmp"/rig/g?/console.log "$tmp"/rig/g?/qemu.log \
+			"$tmp"/rig/keeper.log; do
 			[ ! -s "$vm_log" ] || { echo "== $vm_log"; tail -n 20 "$vm_log"; } >&2
 		done
 	fi

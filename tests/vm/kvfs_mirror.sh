@@ -34,17 +34,20 @@ same_state()
 rig_up 2 --nvdimm 256M
 must 1 "'$MKFS' -s 64M /pmem0/v" >"$tmp/out"
 in_out "real persistent memory (DAX)"
-"$RIG" get 1 /pmem0/v/key "$tmp" && "$RIG" put 2 "$tmp/key" /root || fail "the key did not get across"
+"$RIG" get 1 /pmem0/v/key "$tmp" && "$RIG" put 2 "$tmp/key" /root ||
+	fail "the key did not get across"
 must 2 "'$MKFS' -q -s 64M --join /root/key /pmem0/v"
 start_mirror
 options=arena=128M,min_mirrors=0,mirror=tcp:10.77.0.2:7000
 must 1 "mkdir -p /mnt/kv && '$KVFS' mount -o $options /pmem0/v /mnt/kv"
-must 1 'cd /mnt/kv && mkdir a && for n in $(seq 100); do echo "value $n" >a/$n; done && seq 2000 >big'
+must 1 'cd /mnt/kv && mkdir a && for n in $(seq 100); do echo "value $n" >a/$n; done &&
+	seq 2000 >big'
 wait_for in_sync 300
 same_state
 
 "$RIG" kill 2
-must 1 'cd /mnt/kv && rm a/7 && mv a/8 a/eight && for n in $(seq 101 200); do echo "value $n" >a/$n; done'
+must 1 'cd /mnt/kv && rm a/7 && mv a/8 a/eight &&
+	for n in $(seq 101 200); do echo "value $n" >a/$n; done'
 "$RIG" start 2 || fail "guest 2 does not start again"
 start_mirror
 wait_for in_sync 300

@@ -9,7 +9,8 @@ rig_up 1 --nvdimm 128M --no-rdma
 must 1 'grep -E "^/dev/pmem0 /pmem0 ext4 .*dax=always" /proc/mounts'
 must 1 "'$MKFS' -s 32M /pmem0/v" >"$tmp/out"
 in_out "real persistent memory (DAX)"
-must 1 'head -c 1000000 /dev/urandom >/pmem0/blob && sync -f /pmem0/blob && sha256sum /pmem0/blob' >"$tmp/sum"
+must 1 'head -c 1000000 /dev/urandom >/pmem0/blob && sync -f /pmem0/blob &&
+	sha256sum /pmem0/blob' >"$tmp/sum"
 "$RIG" kill 1
 expect 125 "$RIG" run -n 1 -- true
 one_line "guest 1 is not up"

@@ -13,7 +13,8 @@ ndctl create-namespace -f -e namespace2.0 -m fsdax >/dev/null
 mkfs.ext4 -q -b 4096 /dev/pmem2
 mkdir -p /tmp/p /tmp/m
 mount /dev/pmem2 /tmp/p
-"$MKFS" --log-device /dev/dax0.0 --log-device /dev/dax0.0 /tmp/p/v 2>/tmp/err && no "one device for two logs"
+"$MKFS" --log-device /dev/dax0.0 --log-device /dev/dax0.0 /tmp/p/v 2>/tmp/err &&
+	no "one device for two logs"
 says "a device each" /tmp/err
 "$MKFS" --log-device /dev/dax0.0 --log-device /dev/dax1.0 /tmp/p/v >/tmp/out
 says "real persistent memory (DAX)" /tmp/out

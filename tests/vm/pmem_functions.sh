@@ -5,7 +5,8 @@
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 for pmem_name in MKFS FSCK KVFS; do
-	eval "pmem_path=\$$pmem_name; $pmem_name=\$(cd \"\${pmem_path%/*}\" && pwd)/\${pmem_path##*/}"
+	eval "pmem_path=\$$pmem_name"
+	eval "$pmem_name=\$(cd \"\${pmem_path%/*}\" && pwd)/\${pmem_path##*/}"
 done
 
 # guest <SCRIPT: runs it in the guest, where it stops at the first that fails; its output is in

@@ -9,11 +9,15 @@
 unit=$top_builddir/tests/unit
 rig_up 1 --memory 1536M
 vm_timeout=300
-must 1 "KVFS_TEST_ONLY_VERBS=1 CK_TIMEOUT_MULTIPLIER=4 CK_RUN_CASE=contract '$unit/test_transport'"
-must 1 "KVFS_TEST_ONLY_VERBS=1 KVFS_TEST_CYCLES=${KVFS_TEST_CYCLES:-100} CK_TIMEOUT_MULTIPLIER=4 CK_RUN_CASE=cycles '$unit/test_transport'"
+transport="KVFS_TEST_ONLY_VERBS=1 CK_TIMEOUT_MULTIPLIER=4"
+cycles=KVFS_TEST_CYCLES=${KVFS_TEST_CYCLES:-100}
+must 1 "$transport CK_RUN_CASE=contract '$unit/test_transport'"
+must 1 "$transport $cycles CK_RUN_CASE=cycles '$unit/test_transport'"
 must 1 'rdma res show' >"$tmp/out"
-grep -Eq 'qp 1 cm_id 0 mr 0' "$tmp/out" || fail "the tests left something with the device: $(cat "$tmp/out")"
+grep -Eq 'qp 1 cm_id 0 mr 0' "$tmp/out" ||
+	fail "the tests left something with the device: $(cat "$tmp/out")"
+replication="KVFS_TEST_TRANSPORT=verbs TMPDIR=/tmp CK_TIMEOUT_MULTIPLIER=8"
 for case in fault away refuse; do
-	must 1 "KVFS_TEST_TRANSPORT=verbs TMPDIR=/tmp CK_TIMEOUT_MULTIPLIER=8 CK_RUN_CASE=$case '$unit/test_repl'"
+	must 1 "$replication CK_RUN_CASE=$case '$unit/test_repl'"
 done
-must 1 "KVFS_TEST_TRANSPORT=verbs TMPDIR=/tmp CK_TIMEOUT_MULTIPLIER=8 CK_RUN_CASE=load '$unit/test_repl_load'"
+must 1 "$replication CK_RUN_CASE=load '$unit/test_repl_load'"

@@ -11,8 +11,9 @@ command -v jq >/dev/null || skip "no jq"
 
 over() # TRANSPORT
 {
-	[ "$(on 1 "'$KVFS' status --json /mnt/kv" |
-		jq -r '.lsn as $l | .mirrors[0] | if .state == "live" and .applied_lsn == $l then .transport else .state end')" = "$1" ]
+	[ "$(on 1 "'$KVFS' status --json /mnt/kv" | jq -r '.lsn as $l | .mirrors[0] |
+		if .state == "live" and .applied_lsn == $l then .transport
+		else .state end')" = "$1" ]
 }
 digest()
 {
@@ -25,10 +26,12 @@ write_some()
 
 rig_up 2
 must 1 "'$MKFS' -q -s 32M /root/v"
-"$RIG" get 1 /root/v/key "$tmp" && "$RIG" put 2 "$tmp/key" /root || fail "the key did not get across"
+"$RIG" get 1 /root/v/key "$tmp" && "$RIG" put 2 "$tmp/key" /root ||
+	fail "the key did not get across"
 must 2 "'$MKFS' -q -s 32M --join /root/key /root/v"
-must 2 "'$KVFS' mirror -o arena=64M,ring=8M,ack_timeout=18,listen=10.77.0.2:7000 /root/v"
-must 1 "mkdir /mnt/kv; '$KVFS' mount -o arena=64M,ack_timeout=18,mirror=10.77.0.2:7000 /root/v /mnt/kv"
+options=arena=64M,ack_timeout=18
+must 2 "'$KVFS' mirror -o $options,ring=8M,listen=10.77.0.2:7000 /root/v"
+must 1 "mkdir /mnt/kv; '$KVFS' mount -o $options,mirror=10.77.0.2:7000 /root/v /mnt/kv"
 wait_for 'over verbs' 60
 write_some before
 
@@ -61,9 +64,11 @@ vm_timeout=60 must 2 'rdma link del rxe0'
 must 2 'rdma link add rxe0 type rxe netdev eth0'
 
 must 1 'rdma link del rxe0'
-must 1 "'$KVFS' mount -o arena=64M,ack_timeout=18,mirror=10.77.0.2:7000 /root/v /mnt/kv" >"$tmp/out" 2>&1
-grep -q 'transport auto: found no RDMA device: uses tcp' "$tmp/out" || fail "no word of the choice: $(cat "$tmp/out")"
+must 1 "'$KVFS' mount -o $options,mirror=10.77.0.2:7000 /root/v /mnt/kv" >"$tmp/out" 2>&1
+grep -q 'transport auto: found no RDMA device: uses tcp' "$tmp/out" ||
+	fail "no word of the choice: $(cat "$tmp/out")"
 must 1 "'$KVFS' umount /mnt/kv"
-! on 1 "'$KVFS' mount -o arena=64M,ack_timeout=18,mirror=verbs:10.77.0.2:7000 /root/v /mnt/kv" >"$tmp/out" 2>&1 || fail "mounted without a device"
+! on 1 "'$KVFS' mount -o $options,mirror=verbs:10.77.0.2:7000 /root/v /mnt/kv" \
+	>"$tmp/out" 2>&1 || fail "mounted without a device"
 grep -q 'found no RDMA device; load a driver' "$tmp/out" || fail "no remedy: $(cat "$tmp/out")"
 must 2 "'$KVFS' umount /root/v"

@@ -23,7 +23,8 @@ digest()
 }
 start_mirror() # [,OPTIONS]
 {
-	must 2 "'$KVFS' mirror -o arena=128M,ring=16M,ack_timeout=18,listen=10.77.0.2:7000${1:-} /pmem0/v"
+	must 2 "'$KVFS' mirror -o \
+arena=128M,ring=16M,ack_timeout=18,listen=10.77.0.2:7000${1:-} /pmem0/v"
 }
 mount_primary() # [,OPTIONS]
 {

@@ -39,8 +39,9 @@ function high(a, b) { return b > a ? b : a }
 END {
 	if (!lat || !bw || !trip || !rate)
 		exit 1
-	printf "round trip %.1f us, twice ib_write_lat %.1f us: %.2f (1.5 at most)\n", trip, 2 * lat,
-		trip / 2 / lat
-	printf "lists of 32: %.0f /s, ib_write_bw %.0f /s: %.2f (0.7 at least)\n", rate, bw, rate / bw
+	printf "round trip %.1f us, twice ib_write_lat %.1f us: %.2f (1.5 at most)\n",
+		trip, 2 * lat, trip / 2 / lat
+	printf "lists of 32: %.0f /s, ib_write_bw %.0f /s: %.2f (0.7 at least)\n",
+		rate, bw, rate / bw
 	exit trip / 2 / lat > 1.5 || rate / bw < 0.7
 }' "$tmp/figures" || fail "missed: $(cat "$tmp/figures")"

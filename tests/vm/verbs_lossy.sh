@@ -8,7 +8,8 @@
 
 lanes_are() # N
 {
-	[ "$(status_of 1 /mnt/kv '.mirrors[0].lanes'),$(status_of 2 /pmem0/v .mirror.lanes)" = "$1,$1" ]
+	[ "$(status_of 1 /mnt/kv '.mirrors[0].lanes')" = "$1" ] &&
+		[ "$(status_of 2 /pmem0/v .mirror.lanes)" = "$1" ]
 }
 
 loads_heard()
@@ -33,7 +34,8 @@ for lanes in 1 10 40 10; do
 		written=$((written + 50))
 		wait_for live_over_verbs 200
 	fi
-	write_files $((written + 1)) $((written + 50)) || fail "writing failed: $(cat "$tmp/write.err")"
+	write_files $((written + 1)) $((written + 50)) ||
+		fail "writing failed: $(cat "$tmp/write.err")"
 	written=$((written + 50))
 	wait_for live_over_verbs 200
 	lanes_are "$lanes" || fail "not $lanes lanes: $(status_of 1 /mnt/kv .mirrors)"
