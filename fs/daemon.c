@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,13 @@ int daemon_launch(bool foreground, int (*run)(void *arg), void *arg)
 	daemon_ready_fd = fds[1];
 	setsid();
 	exit(run(arg));
+}
+
+bool daemon_abandoned(void)
+{
+	struct pollfd p = { .fd = daemon_ready_fd }; /* POLLERR: nobody reads the pipe any more */
+
+	return daemon_ready_fd >= 0 && poll(&p, 1, 0) == 1;
 }
 
 void daemon_ready(void)

@@ -13,6 +13,9 @@
  * value and does not return. */
 int daemon_launch(bool foreground, int (*run)(void *arg), void *arg);
 
+/* True in a daemon whose command was killed before daemon_ready(): nobody waits for it. */
+bool daemon_abandoned(void);
+
 /* The daemon serves: lets the command return, leaves the terminal; messages go to the journal from
  * here on. */
 void daemon_ready(void);

@@ -175,8 +175,11 @@ static int node_open_log(struct node *n, const struct node_media *media,
 		node_say_medium(n);
 	if (!err)
 		return 0;
-	snprintf(why, NODE_WHY_BYTES, "cannot open its log (log.0, log.1): %s; see fsck.kvfs",
-		 reason ? reason : strerror(-err));
+	snprintf(why, NODE_WHY_BYTES, "cannot open its log (log.0, log.1): %s; %s",
+		 reason ? reason : strerror(-err),
+		 err == -ENOSPC ? "its files have holes, as a sparse copy leaves them, and no room to "
+				  "fill them: free some space" :
+				  "see fsck.kvfs");
 	return err;
 }
 

@@ -77,6 +77,10 @@ struct node {
 	_Atomic bool failed;         /* the log's medium failed: no write succeeds any more */
 	_Atomic uint64_t ckpt_lsn;   /* of the newest durable checkpoint */
 
+	/* Asked while the start waits for mirrors: true ends it. May be NULL. Main thread. */
+	bool (*interrupted)(void *ctx);
+	void *interrupted_ctx;
+
 	struct {                     /* what start-up found, for status and the info line */
 		uint64_t ckpt_number, ckpt_lsn, replayed, load_ns, replay_ns, orphans;
 		uint64_t taken_in_bytes; /* of the log, behind its own end */
@@ -93,7 +97,7 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	      struct node **ret_node, char why[NODE_WHY_BYTES]);
 
 /* Starts the commit queue and the links to the mirrors; waits for min_mirrors
- * as connect_timeout says. */
+ * as connect_timeout says, or -EINTR: node.interrupted. */
 int node_start_primary(struct node *n, char why[NODE_WHY_BYTES]);
 /* Starts listening for a primary. */
 int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES]);

@@ -13,6 +13,7 @@
 
 #define NODE_DRAIN_NS (5 * NSEC_PER_SEC)
 #define NODE_RESYNC_CKPT_NS (600 * NSEC_PER_SEC)
+#define NODE_LOOK_NS (100 * NSEC_PER_MSEC) /* whether the start is to end */
 
 static void node_log_failed(void *ctx, int err)
 {
@@ -99,14 +100,35 @@ static void node_name_missing(struct node *n, char *out, size_t cap)
 	}
 }
 
+/* As primary_wait_live, with a look each tenth of a second whether the start is to end. */
+static int node_wait_live(struct node *n, const char **ret_reason)
+{
+	uint64_t deadline = clock_mono_ns() + n->opt->connect_s * NSEC_PER_SEC;
+	int err;
+
+	for (;;) {
+		uint64_t now = clock_mono_ns(), left = deadline > now ? deadline - now : 0;
+
+		err = primary_wait_live(n->primary, n->opt->min_mirrors,
+					left < NODE_LOOK_NS ? left : NODE_LOOK_NS, ret_reason);
+		if (err != -ETIMEDOUT || left <= NODE_LOOK_NS)
+			return err;
+		if (n->interrupted && n->interrupted(n->interrupted_ctx))
+			return -EINTR;
+	}
+}
+
 static int node_wait_mirrors(struct node *n, char *why)
 {
 	const char *reason = NULL;
 	char missing[640];
-	int err = primary_wait_live(n->primary, n->opt->min_mirrors,
-				    n->opt->connect_s * NSEC_PER_SEC, &reason);
+	int err = node_wait_live(n, &reason);
 
 	node_name_missing(n, missing, sizeof(missing));
+	if (err == -EINTR) {
+		snprintf(why, NODE_WHY_BYTES, "interrupted while it waited: %s", missing);
+		return err;
+	}
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES,
 			 "%s; start it (kvfs mirror), or go on with fewer than min_mirrors=%u",

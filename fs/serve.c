@@ -144,6 +144,15 @@ static int serve_start_metrics(struct serve *s)
 	return err;
 }
 
+/* A signal is pending, or the command that waited for the daemon is gone. */
+static bool serve_interrupted(void *ctx)
+{
+	struct serve *s = ctx;
+	struct pollfd p = { .fd = s->signal_fd, .events = POLLIN };
+
+	return daemon_abandoned() || poll(&p, 1, 0) == 1;
+}
+
 static int serve_open(struct serve *s)
 {
 	const struct serve_args *a = s->args;
@@ -152,8 +161,15 @@ static int serve_open(struct serve *s)
 
 	if (!err)
 		err = serve_open_metrics(s);
-	if (!err && primary)
+	if (!err && primary) {
+		s->node->interrupted = serve_interrupted;
+		s->node->interrupted_ctx = s;
 		err = node_start_primary(s->node, s->why);
+	}
+	if (!err && serve_interrupted(s)) {
+		snprintf(s->why, sizeof(s->why), "%s: interrupted before it served", a->volume);
+		err = -EINTR;
+	}
 	if (!err && a->mountpoint[0])
 		err = serve_open_fs(s);
 	if (!err && primary)

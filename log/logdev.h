@@ -23,7 +23,8 @@ struct logdev_ops {
 	 * a device-DAX, that becomes the pool, whole, whatever it held. */
 	int (*create)(int dirfd, const char *name, uint64_t size_bytes);
 
-	/* Opens an existing pool. -ENOENT, -EBUSY (open elsewhere), -EBADMSG (not a pool), -EIO. */
+	/* Opens an existing pool. -ENOENT, -EBUSY (open elsewhere), -EBADMSG (not a pool), -ENOSPC
+	 * (a sparse copy, whose holes can't be filled), -EIO. */
 	int (*open)(int dirfd, const char *name, struct logdev **ret_dev);
 
 	/* Appends the pieces as one unit; durable when it returns 0. -ENOSPC changes nothing.

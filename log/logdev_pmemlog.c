@@ -17,6 +17,7 @@
 #include "log/logdev.h"
 
 #include "common/io.h"
+#include "log/logdev_bus.h"
 #include "log/logdev_pages.h"
 #include "log/volume_place.h"
 
@@ -54,6 +55,8 @@ struct logdev {
 	bool must_sync;
 	struct pages_ahead pages;
 	atomic_bool dead;      /* a write error was seen */
+	bool stuck;            /* left in the middle of a store, with the library's lock: its mapping
+				  stays until the process ends */
 };
 
 static int pool_path(int dirfd, const char *name, char path[PATH_MAX])
@@ -279,6 +282,24 @@ static int pool_open_fd(int dirfd, const char *name, int *ret_fd, bool *ret_devd
 	return 0;
 }
 
+/* What was copied sparsely has its blocks again before a store needs them. -ENOSPC, -EIO. */
+static int pool_fill_holes(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return -EIO;
+	if ((uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size)
+		return 0;
+	while (fallocate(fd, 0, 0, st.st_size) != 0) {
+		if (errno == ENOSPC || errno == EDQUOT)
+			return -ENOSPC;
+		if (errno != EINTR)
+			return 0; /* this file system can't, or it compresses: stores may fail later */
+	}
+	return 0;
+}
+
 static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev)
 {
 	char path[PATH_MAX];
@@ -293,6 +314,10 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 	rc = pool_open_fd(dirfd, name, &dev->fd, &dev->devdax);
 	if (rc != 0)
 		goto free_dev;
+	rc = dev->devdax ? 0 : pool_fill_holes(dev->fd);
+	if (rc != 0)
+		goto close_fd;
+	logdev_bus_catch();
 	sds_off();
 	msync_off_on_tmpfs(dirfd);
 	dev->pool = pmemlog_open(path);
@@ -328,9 +353,44 @@ static int pmemlog_dev_check(struct logdev *dev)
 	return atomic_load_explicit(&dev->dead, memory_order_relaxed) ? -EIO : 0;
 }
 
+struct store {
+	struct logdev *dev;
+	const struct iovec *iov; /* NULL: rewind */
+	int iovcnt, rc, err;
+};
+
+static void pool_store(void *arg)
+{
+	struct store *s = arg;
+
+	errno = 0;
+	if (s->iov)
+		s->rc = pmemlog_appendv(s->dev->pool, s->iov, s->iovcnt);
+	else
+		pmemlog_rewind(s->dev->pool);
+	s->err = errno;
+}
+
+/* Through the library, whose lock stays taken where the medium refuses a store: such a pool is dead
+ * and is not asked again. */
+static int pool_store_guarded(struct store *s)
+{
+	int rc = logdev_bus_guard(pool_store, s);
+
+	s->dev->stuck = rc != 0;
+	if (rc == 0)
+		rc = s->rc != 0 ? -EIO : 0;
+	if (rc == 0 && (s->err != 0 || s->dev->must_sync))
+		rc = pmemlog_dev_check(s->dev);
+	if (rc != 0)
+		atomic_store_explicit(&s->dev->dead, true, memory_order_relaxed);
+	return rc;
+}
+
 static int pmemlog_dev_append(struct logdev *dev, const struct iovec *iov, int iovcnt)
 {
 	uint64_t used = atomic_load_explicit(&dev->used, memory_order_relaxed), bytes = 0;
+	struct store s = { .dev = dev, .iov = iov, .iovcnt = iovcnt };
 	int i;
 
 	assert(iovcnt > 0);
@@ -342,12 +402,7 @@ static int pmemlog_dev_append(struct logdev *dev, const struct iovec *iov, int i
 		return -ENOSPC; /* asked here: the library formats an error text first */
 	if (!dev->pmem)
 		pages_ahead_reach(&dev->pages, used + bytes);
-	errno = 0;
-	if (pmemlog_appendv(dev->pool, iov, iovcnt) != 0) {
-		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
-		return -EIO;
-	}
-	if ((errno != 0 || dev->must_sync) && pmemlog_dev_check(dev) != 0)
+	if (pool_store_guarded(&s) != 0)
 		return -EIO;
 	atomic_store_explicit(&dev->used, used + bytes, memory_order_release);
 	return 0;
@@ -355,12 +410,13 @@ static int pmemlog_dev_append(struct logdev *dev, const struct iovec *iov, int i
 
 static int pmemlog_dev_rewind(struct logdev *dev)
 {
+	struct store s = { .dev = dev };
+
 	if (atomic_load_explicit(&dev->dead, memory_order_relaxed))
 		return -EIO;
-	errno = 0;
-	pmemlog_rewind(dev->pool);
-	if (((errno != 0 || dev->must_sync) && pmemlog_dev_check(dev) != 0) ||
-	    pmemlog_tell(dev->pool) != 0) {
+	if (pool_store_guarded(&s) != 0)
+		return -EIO;
+	if (pmemlog_tell(dev->pool) != 0) {
 		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
 		return -EIO;
 	}
@@ -415,7 +471,8 @@ static void pmemlog_dev_close(struct logdev *dev)
 {
 	if (dev == NULL)
 		return;
-	pmemlog_close(dev->pool);
+	if (!dev->stuck)
+		pmemlog_close(dev->pool);
 	close(dev->fd);
 	free(dev);
 }

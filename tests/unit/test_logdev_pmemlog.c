@@ -268,6 +268,48 @@ START_TEST(huge_pages_leave_the_file_whole)
 }
 END_TEST
 
+/* A copy by cp --sparse=always gets its blocks back when it is opened. */
+START_TEST(holes_are_filled)
+{
+	const int hole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	struct logdev *dev;
+	struct stat st;
+	int fd;
+
+	ck_assert_int_eq(OPS->create(dirfd_, "p", POOL_BYTES), 0);
+	fd = openat(dirfd_, "p", O_RDWR);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fallocate(fd, hole, 1 << 20, 2 << 20), 0);
+	ck_assert_int_eq(OPS->open(dirfd_, "p", &dev), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_ge(st.st_blocks * 512, st.st_size);
+	OPS->close(dev);
+	close(fd);
+}
+END_TEST
+
+/* The medium refuses a store: an error, where the process would have died of SIGBUS. */
+START_TEST(refused_store_is_an_error)
+{
+	static uint8_t bytes[64 << 10];
+	struct iovec iov = { .iov_base = bytes, .iov_len = sizeof(bytes) };
+	struct logdev *dev = make_pool();
+	int rc = 0, fd = openat(dirfd_, "p", O_RDWR);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(OPS->append(dev, &iov, 1), 0);
+	ck_assert_int_eq(ftruncate(fd, 1 << 20), 0);
+	close(fd);
+	for (int i = 0; rc == 0 && i < 64; i++)
+		rc = OPS->append(dev, &iov, 1);
+	ck_assert_int_eq(rc, -EIO);
+	ck_assert_int_eq(OPS->append(dev, &iov, 1), -EIO);
+	ck_assert_int_eq(OPS->rewind(dev), -EIO);
+	ck_assert_int_eq(OPS->check(dev), -EIO);
+	OPS->close(dev);
+}
+END_TEST
+
 START_TEST(oplog_on_the_real_device)
 {
 	struct oplog_range range;
@@ -313,6 +355,8 @@ int main(void)
 	tcase_add_test(t, lost_msync_of_rewind_is_noticed);
 	tcase_add_test(t, forget_drops_resident_pages_only);
 	tcase_add_test(t, huge_pages_leave_the_file_whole);
+	tcase_add_test(t, holes_are_filled);
+	tcase_add_test(t, refused_store_is_an_error);
 	tcase_add_test(t, oplog_on_the_real_device);
 	suite_add_tcase(s, t);
 	return unit_run(s);
