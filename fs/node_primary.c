@@ -56,6 +56,7 @@ static int node_start_links(struct node *n)
 	struct primary_config cfg = {
 		.node_id = n->vol->super.node_id,
 		.epoch = n->epoch,
+		.life = n->vol->super.promised_life,
 		.epochs = &n->vol->super.epochs,
 		.arena_bytes = n->arena_bytes,
 		.lanes = n->opt->lanes,
@@ -107,6 +108,10 @@ static int node_wait_mirrors(struct node *n, char *why)
 				    n->opt->connect_s * NSEC_PER_SEC, &reason);
 
 	node_name_missing(n, missing, sizeof(missing));
+	if (err == -ESTALE && missing[0]) { /* it runs, and obeys another */
+		snprintf(why, NODE_WHY_BYTES, "%s", missing);
+		return err;
+	}
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES,
 			 "%s; start it (kvfs mirror), or go on with fewer than min_mirrors=%u",
