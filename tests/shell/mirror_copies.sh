@@ -10,7 +10,7 @@ mirror=shm:$tmp/ring
 make_volume a
 make_volume b --join "$tmp/a/key"
 "$KVFS" mirror -f -o "arena=$arena,listen=$mirror" "$tmp/b" 2>"$tmp/mirror.log" &
-wait_for '[ -S "$tmp/ring" ]' 30
+wait_for "[ -S $tmp/ring ]" 30
 put()
 {
 	for n in $(seq "$2"); do
@@ -30,8 +30,8 @@ restore()
 refused()
 {
 	mkdir -p "$tmp/$2"
-	expect 1 timeout 60 "$KVFS" mount \
-		-o "arena=$arena,min_mirrors=1,connect_timeout=20,mirror=$mirror" "$tmp/$1" "$tmp/$2"
+	refused_options=arena=$arena,min_mirrors=1,connect_timeout=20,mirror=$mirror
+	expect 1 timeout 60 "$KVFS" mount -o "$refused_options" "$tmp/$1" "$tmp/$2"
 	grep -q "$3" "$tmp/err" || fail "it says: $(cat "$tmp/err")"
 	[ "$(wc -l <"$tmp/err")" -eq 1 ] || fail "more than one line: $(cat "$tmp/err")"
 }
