@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sodium.h>
 #include <string.h>
 
 int node_may_promote(const struct volume_super *s, bool force, char why[NODE_WHY_BYTES])
@@ -32,6 +33,7 @@ int node_begin_epoch(struct node *n, bool promote, char why[NODE_WHY_BYTES])
 {
 	struct volume_super *s = &n->vol->super, before = *s;
 	uint64_t epoch = n->epoch > s->promised_epoch ? n->epoch : s->promised_epoch, lsn;
+	uint32_t life = 0;
 	char text[EPOCH_TEXT_BYTES];
 	int err;
 
@@ -39,11 +41,14 @@ int node_begin_epoch(struct node *n, bool promote, char why[NODE_WHY_BYTES])
 	lsn = store_lsn_locked(n->store);
 	store_unlock(n->store);
 	epoch = epoch_next(epoch, promote);
+	while (life == 0)
+		life = randombytes_random();
 	/* Entries beyond the last record go: of a life that wrote nothing, or whose records are
 	 * lost. */
-	err = epochs_begin(&s->epochs, epoch, lsn + 1, s->node_id);
+	err = epochs_begin(&s->epochs, epoch, lsn + 1, s->node_id, life);
 	s->promised_epoch = epoch;
 	s->promised_node = s->node_id;
+	s->promised_life = life;
 	s->is_mirror = false;
 	s->sync_epoch = 0;
 	s->sync_count = 0;

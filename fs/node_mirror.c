@@ -140,14 +140,15 @@ static int node_resume(void *ctx)
 	return err;
 }
 
-static int node_promise_epoch(void *ctx, uint64_t epoch, uint32_t node)
+static int node_promise_epoch(void *ctx, const struct mirror_promise *p)
 {
 	struct node *n = ctx;
 	struct volume_super *s = &n->vol->super, before = *s;
 	int err;
 
-	s->promised_epoch = epoch;
-	s->promised_node = node;
+	s->promised_epoch = p->epoch;
+	s->promised_node = p->node_id;
+	s->promised_life = p->life;
 	err = volume_write_super(n->vol);
 	if (err) {
 		*s = before;
@@ -236,8 +237,9 @@ int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])
 {
 	struct mirror_config cfg = {
 		.node_id = n->vol->super.node_id,
-		.promised_epoch = n->vol->super.promised_epoch,
-		.promised_node = n->vol->super.promised_node,
+		.promised = { .epoch = n->vol->super.promised_epoch,
+			      .node_id = n->vol->super.promised_node,
+			      .life = n->vol->super.promised_life },
 		.sync_epoch = n->vol->super.sync_epoch,
 		.epochs = &n->vol->super.epochs,
 		.arena_bytes = n->arena_bytes,

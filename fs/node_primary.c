@@ -57,6 +57,7 @@ static int node_start_links(struct node *n)
 	struct primary_config cfg = {
 		.node_id = n->vol->super.node_id,
 		.epoch = n->epoch,
+		.life = n->vol->super.promised_life,
 		.epochs = &n->vol->super.epochs,
 		.arena_bytes = n->arena_bytes,
 		.lanes = n->opt->lanes,
@@ -127,6 +128,10 @@ static int node_wait_mirrors(struct node *n, char *why)
 	node_name_missing(n, missing, sizeof(missing));
 	if (err == -EINTR) {
 		snprintf(why, NODE_WHY_BYTES, "interrupted while it waited: %s", missing);
+		return err;
+	}
+	if (err == -ESTALE && missing[0]) { /* it runs, and obeys another */
+		snprintf(why, NODE_WHY_BYTES, "%s", missing);
 		return err;
 	}
 	if (err) {

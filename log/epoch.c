@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static_assert(8 + 8 + 4 + 4 == EPOCHS_ENTRY_BYTES, "epoch, first_lsn, node_id, zero");
+static_assert(8 + 8 + 4 + 4 == EPOCHS_ENTRY_BYTES, "epoch, first_lsn, node_id, life");
 
 uint64_t epoch_next(uint64_t epoch, bool promoted)
 {
@@ -34,9 +34,10 @@ void epochs_cut(struct epochs *t, uint64_t last_lsn)
 		t->count--;
 }
 
-int epochs_begin(struct epochs *t, uint64_t epoch, uint64_t first_lsn, uint32_t node_id)
+int epochs_begin(struct epochs *t, uint64_t epoch, uint64_t first_lsn, uint32_t node_id,
+		 uint32_t life)
 {
-	assert(first_lsn > 0);
+	assert(first_lsn > 0 && life != 0);
 	epochs_cut(t, first_lsn - 1);
 	if (t->count > 0 && epoch <= t->entry[t->count - 1].epoch)
 		return -EINVAL;
@@ -44,8 +45,9 @@ int epochs_begin(struct epochs *t, uint64_t epoch, uint64_t first_lsn, uint32_t 
 		t->count--;
 		memmove(&t->entry[0], &t->entry[1], t->count * sizeof(t->entry[0]));
 	}
-	t->entry[t->count++] =
-	    (struct epochs_entry){ .epoch = epoch, .first_lsn = first_lsn, .node_id = node_id };
+	t->entry[t->count++] = (struct epochs_entry){
+		.epoch = epoch, .first_lsn = first_lsn, .node_id = node_id, .life = life
+	};
 	return 0;
 }
 
@@ -60,6 +62,12 @@ bool epochs_at(const struct epochs *t, uint64_t lsn, struct epochs_entry *ret_en
 	return false;
 }
 
+static bool epochs_entry_equal(const struct epochs_entry *a, const struct epochs_entry *b)
+{
+	return a->epoch == b->epoch && a->first_lsn == b->first_lsn && a->node_id == b->node_id &&
+	       a->life == b->life;
+}
+
 /* The last LSN of the records of e in t, when t has exactly that epoch. */
 static bool epochs_end_of(const struct epochs *t, uint64_t last_lsn, const struct epochs_entry *e,
 			  uint64_t *ret_end)
@@ -67,8 +75,7 @@ static bool epochs_end_of(const struct epochs *t, uint64_t last_lsn, const struc
 	for (uint32_t i = 0; i < t->count; i++) {
 		const struct epochs_entry *x = &t->entry[i];
 
-		if (x->epoch != e->epoch || x->first_lsn != e->first_lsn ||
-		    x->node_id != e->node_id)
+		if (!epochs_entry_equal(x, e))
 			continue;
 		*ret_end = i + 1 < t->count && t->entry[i + 1].first_lsn <= last_lsn
 			       ? t->entry[i + 1].first_lsn - 1
@@ -96,10 +103,7 @@ bool epochs_equal(const struct epochs *a, const struct epochs *b)
 	if (a->count != b->count)
 		return false;
 	for (uint32_t i = 0; i < a->count; i++) {
-		const struct epochs_entry *x = &a->entry[i], *y = &b->entry[i];
-
-		if (x->epoch != y->epoch || x->first_lsn != y->first_lsn ||
-		    x->node_id != y->node_id)
+		if (!epochs_entry_equal(&a->entry[i], &b->entry[i]))
 			return false;
 	}
 	return true;
@@ -113,7 +117,7 @@ size_t epochs_encode(const struct epochs *t, uint8_t out[EPOCHS_BYTES_MAX])
 		put_be64(p, t->entry[i].epoch);
 		put_be64(p + 8, t->entry[i].first_lsn);
 		put_be32(p + 16, t->entry[i].node_id);
-		put_be32(p + 20, 0);
+		put_be32(p + 20, t->entry[i].life);
 	}
 	return (size_t)t->count * EPOCHS_ENTRY_BYTES;
 }
@@ -129,8 +133,9 @@ int epochs_decode(const uint8_t *in, size_t len, struct epochs *ret_t)
 		struct epochs_entry *e = &t.entry[t.count];
 
 		*e = (struct epochs_entry){ .epoch = get_be64(p), .first_lsn = get_be64(p + 8),
-					    .node_id = get_be32(p + 16) };
-		if (get_be32(p + 20) != 0 || e->epoch == 0 || e->first_lsn == 0 ||
+					    .node_id = get_be32(p + 16),
+					    .life = get_be32(p + 20) };
+		if (e->life == 0 || e->epoch == 0 || e->first_lsn == 0 ||
 		    e->first_lsn == UINT64_MAX ||
 		    (t.count && (e->epoch <= e[-1].epoch || e->first_lsn <= e[-1].first_lsn)))
 			return -EBADMSG;

@@ -5,8 +5,9 @@
  * Epochs, and the history of a volume's log as a table of where each of them began.
  *
  * An epoch is TERM.START in one number: the term rises with each promotion, the start with each
- * start of that term's primary, and each is on media before its first record is written. So no two
- * lives of a primary write the same epoch, and a record's (LSN, epoch, node) names one record and
+ * start of that term's primary, and each is on media before its first record is written. A volume
+ * that was restored from a copy, and two copies of one, count from the same number again: so each
+ * start also draws a life by chance. A record's (LSN, epoch, node, life) names one record and
  * all that came before it: two nodes agree up to there or they do not. A term belongs to one node.
  * A primary that merely starts again does not get past a promotion that it missed: the term decides
  * first.
@@ -50,6 +51,7 @@ struct epochs_entry {
 	uint64_t epoch;
 	uint64_t first_lsn;
 	uint32_t node_id; /* whose records they are */
+	uint32_t life;    /* random, non-zero: of the start that began it */
 };
 
 struct epochs {
@@ -61,7 +63,8 @@ struct epochs {
 void epochs_cut(struct epochs *t, uint64_t last_lsn);
 
 /* epoch begins with first_lsn. -EINVAL: it is not above the newest. */
-int epochs_begin(struct epochs *t, uint64_t epoch, uint64_t first_lsn, uint32_t node_id);
+int epochs_begin(struct epochs *t, uint64_t epoch, uint64_t first_lsn, uint32_t node_id,
+		 uint32_t life);
 
 /* Which epoch the record lsn is of. False: not known. */
 bool epochs_at(const struct epochs *t, uint64_t lsn, struct epochs_entry *ret_entry);

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VOLUME_FORMAT_VERSION 1
+#define VOLUME_FORMAT_VERSION 2 /* 1 had no lives of epochs */
 #define VOLUME_KEY_BYTES 32
 #define VOLUME_LABEL_MAX 63
 #define VOLUME_SYNC_MAX 16
@@ -51,6 +51,7 @@ struct volume_super {
 	uint64_t promised_epoch; /* the newest epoch this node has promised to obey, or begun as a
 				    primary */
 	uint32_t promised_node;  /* whose it is; 0: not known */
+	uint32_t promised_life;  /* which start of it (log/epoch.h); 0: not known */
 	uint32_t sync_count;     /* primary: of sync_nodes */
 	uint32_t sync_nodes[VOLUME_SYNC_MAX]; /* primary: mirrors without which it acknowledges
 						 nothing */

@@ -47,7 +47,7 @@ struct volume_media {
 	uint32_t sync_nodes[16]; /* primary: mirrors without which nothing is acknowledged; the rest
 				    zero */
 	uint32_t epochs_count;   /* of epochs */
-	uint32_t zero;
+	uint32_t promised_life;  /* and of which start of it; 0: not known */
 	uint8_t epochs[EPOCHS_BYTES_MAX]; /* where each epoch of the log's history began; the rest
 					     zero */
 } __attribute__((packed));

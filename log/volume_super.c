@@ -51,6 +51,7 @@ void volume_super_encode(const struct volume_super *s, uint8_t out[VOLUME_SUPER_
 	put_be32(&m.label_len, (uint32_t)label_len);
 	memcpy(m.label, s->label, label_len);
 	put_be32(&m.promised_node, s->promised_node);
+	put_be32(&m.promised_life, s->promised_life);
 	put_be32(&m.sync_count, s->sync_count);
 	put_be64(&m.sync_epoch, s->sync_epoch);
 	for (uint32_t i = 0; i < s->sync_count; i++)
@@ -119,8 +120,7 @@ static bool media_fields_valid(const struct volume_media *m)
 	       (get_be32(&m->flags) & ~(uint32_t)(VOLUME_MEDIA_PMEM | VOLUME_MEDIA_MIRROR)) == 0 &&
 	       label_len <= VOLUME_LABEL_MAX &&
 	       volume_label_valid((const char *)m->label, label_len) &&
-	       all_zero(m->label + label_len, sizeof(m->label) - label_len) &&
-	       get_be32(&m->zero) == 0;
+	       all_zero(m->label + label_len, sizeof(m->label) - label_len);
 }
 
 /* What replication keeps here. */
@@ -130,6 +130,7 @@ static int media_decode_history(const struct volume_media *m, struct volume_supe
 	size_t used = (size_t)epochs * EPOCHS_ENTRY_BYTES;
 
 	s->promised_node = get_be32(&m->promised_node);
+	s->promised_life = get_be32(&m->promised_life);
 	s->sync_epoch = get_be64(&m->sync_epoch);
 	s->sync_count = get_be32(&m->sync_count);
 	if (s->sync_count > VOLUME_SYNC_MAX || epochs > EPOCHS_MAX ||

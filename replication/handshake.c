@@ -29,6 +29,7 @@ void handshake_join_encode(const struct handshake_join *j, struct repl_join *ret
 		.transport = (uint8_t)j->transport,
 		.protocol = (uint8_t)j->protocol,
 		.link = htobe32(j->link),
+		.life = htobe32(j->life),
 	};
 }
 
@@ -44,6 +45,7 @@ void handshake_welcome_encode(const struct handshake_welcome *w, struct repl_wel
 		.window_records = htobe32(w->window_records),
 		.lanes = htobe16((uint16_t)w->lanes),
 		.last_node = htobe32(w->last_node),
+		.last_life = htobe32(w->last_life),
 	};
 }
 
@@ -87,7 +89,7 @@ int handshake_join_decode(const void *in, size_t len, struct handshake_join *ret
 		return -EBADMSG;
 	memcpy(&w, in, sizeof(w));
 	if (w.protocol > 2 || be32toh(w.timeout_ms) == 0 || be16toh(w.lanes) == 0 ||
-	    w.transport < REPL_TRANSPORT_TCP || w.transport > REPL_TRANSPORT_VERBS)
+	    w.life == 0 || w.transport < REPL_TRANSPORT_TCP || w.transport > REPL_TRANSPORT_VERBS)
 		return -EBADMSG;
 	*ret_join = (struct handshake_join){
 		.epoch = be64toh(w.epoch),
@@ -99,6 +101,7 @@ int handshake_join_decode(const void *in, size_t len, struct handshake_join *ret
 		.transport = (enum repl_transport)w.transport,
 		.protocol = w.protocol,
 		.link = be32toh(w.link),
+		.life = be32toh(w.life),
 	};
 	return 0;
 }
@@ -124,6 +127,7 @@ int handshake_welcome_decode(const void *in, size_t len, struct handshake_welcom
 		.window_records = be32toh(w.window_records),
 		.lanes = be16toh(w.lanes),
 		.last_node = be32toh(w.last_node),
+		.last_life = be32toh(w.last_life),
 	};
 	return 0;
 }
@@ -160,6 +164,7 @@ int handshake_refusal_errno(enum repl_refusal code)
 		return -EKEYREJECTED;
 	case REPL_REFUSE_STALE_EPOCH:
 	case REPL_REFUSE_OTHER_PRIMARY:
+	case REPL_REFUSE_OTHER_LIFE:
 		return -ESTALE;
 	case REPL_REFUSE_ARENA:
 		return -ENOSPC;

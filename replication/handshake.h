@@ -20,7 +20,7 @@
 /* The messages in host form. Proofs and nonces stay in the wire structs. */
 struct handshake_join {
 	uint64_t epoch, arena_bytes, last_lsn;
-	uint32_t node_id, timeout_ms, link;
+	uint32_t node_id, timeout_ms, link, life;
 	unsigned lanes;
 	enum repl_transport transport;
 	unsigned protocol; /* enum commit_protocol */
@@ -28,7 +28,7 @@ struct handshake_join {
 
 struct handshake_welcome {
 	uint64_t last_lsn, last_epoch, promised_epoch, ring_bytes, arena_bytes;
-	uint32_t node_id, window_records, last_node;
+	uint32_t node_id, window_records, last_node, last_life;
 	unsigned lanes;
 };
 

@@ -64,6 +64,7 @@ static int session_handshake(struct link *l, int fd)
 		.transport = link_transport_number(l),
 		.protocol = commit_protocol_of(l->primary->commit),
 		.link = l->primary->instance << 8 | (l->index & 0xFF),
+		.life = cfg->life,
 	};
 	int err = handshake_dial(&h, fd, cfg->uuid, &join, clock_mono_ns() + SESSION_HANDSHAKE_NS,
 				 &l->welcome);

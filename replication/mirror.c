@@ -100,8 +100,7 @@ static int mirror_init(struct mirror *m)
 	    m->cfg.ring_bytes % 4096 || m->cfg.ring_bytes < MIRROR_RING_BYTES_MIN ||
 	    m->cfg.ring_bytes > MIRROR_RING_BYTES_MAX)
 		return -EINVAL;
-	m->promised_epoch = m->cfg.promised_epoch;
-	m->promised_node = m->cfg.promised_node;
+	m->promised = m->cfg.promised;
 	m->in_sync = m->cfg.sync_epoch != 0;
 	m->epochs = *m->cfg.epochs;
 	m->cfg.epochs = &m->epochs;

@@ -19,6 +19,13 @@
 struct mirror;
 struct transport_ops;
 
+/* The primary that is obeyed; node_id and life 0: not known. */
+struct mirror_promise {
+	uint64_t epoch;
+	uint32_t node_id;
+	uint32_t life; /* of that epoch: log/epoch.h */
+};
+
 struct mirror_ops {
 	/* Executes a record (LSN order). An error means divergence: the mirror stops
 	 * and says so. */
@@ -42,8 +49,8 @@ struct mirror_ops {
 	/* Records will come that go on where the log ends, and be acknowledged: what is held must
 	 * survive a restart from now on, also when a resync was cut short before. May be NULL. */
 	int (*resume)(void *ctx);
-	/* Durably promise epoch, which is node's, before records of it are accepted. */
-	int (*promise_epoch)(void *ctx, uint64_t epoch, uint32_t node);
+	/* Durably promise to obey that primary, before records of its epoch are accepted. */
+	int (*promise_epoch)(void *ctx, const struct mirror_promise *p);
 	/* Durably: the log's history, which may reach beyond its end, and the epoch whose primary
 	 * says that this mirror is in sync, 0: it is not (any more, or not known). */
 	int (*note_state)(void *ctx, const struct epochs *epochs, uint64_t sync_epoch);
@@ -56,8 +63,7 @@ struct mirror_config {
 	uint8_t uuid[16];
 	uint8_t key[32];
 	uint32_t node_id;
-	uint64_t promised_epoch;
-	uint32_t promised_node;     /* whose it is; 0: not known */
+	struct mirror_promise promised; /* as last stored */
 	uint64_t sync_epoch;        /* as last noted */
 	const struct epochs *epochs; /* history of the log; copied */
 	uint64_t last_lsn;          /* what log and store hold */

@@ -6,6 +6,7 @@
  *
  * mirror.c          life cycle, figures
  * mirror_listen.c   "kv-listen": accepts, proves, decides whether a caller may take over
+ * mirror_promise.c  whom it obeys
  * mirror_session.c  "kv-mirror": welcome, resync, lanes, the poll loop, acknowledgements
  * mirror_rx.c       notice → checked record → LSN order
  * mirror_apply.c    run → log → store
@@ -93,6 +94,8 @@ struct mirror {
 	uint32_t primary_node;           /* lock; of the session, 0: none */
 	uint32_t primary_link;           /* lock; of the session: which of the primary's */
 	uint64_t session_epoch;          /* lock; of the session or the last one */
+	struct mirror_promise promised;  /* lock; written by kv-mirror, which reads it without */
+	struct mirror_promise warned;    /* lock: the refused caller that was last spoken of */
 	char primary[300], transport[8], last_error[MIRROR_ERROR_BYTES]; /* lock */
 
 	/* kv-mirror's own from here on. */
@@ -100,8 +103,7 @@ struct mirror {
 	struct transport_ep *ep;
 	bool stopped;                    /* mirror_fail_for_good */
 	unsigned protocol;
-	uint64_t epoch, promised_epoch;
-	uint32_t promised_node;
+	uint64_t epoch;
 	struct epochs epochs;            /* of our log */
 	struct epochs primary_epochs;    /* of the session's primary */
 	uint64_t primary_lsn;            /* the primary's last when it joined */
@@ -153,6 +155,14 @@ void *mirror_listen_thread(void *arg);
 int mirror_listen_open(struct mirror *m, const char **ret_why);
 void mirror_listen_close(struct mirror *m);
 void mirror_caller_free(struct mirror_caller *c); /* closes its connection; NULL is fine */
+
+/* Why a caller of that epoch, node and life may not be obeyed, with its sentence in text. 0: it
+ * may. Under the lock, or in kv-mirror. */
+enum repl_refusal mirror_promise_check(const struct mirror *m, const struct handshake_join *j,
+				       char text[REPL_TEXT_BYTES]);
+/* A caller is refused for it: keeps the sentence, and says it once a caller. Any thread. Returns
+ * -ESTALE. */
+int mirror_promise_refused(struct mirror *m, const struct mirror_caller *c, const char *text);
 
 /* mirror_session.c */
 void *mirror_thread(void *arg);

@@ -106,22 +106,39 @@ static bool mirror_is_given_twice_locked(const struct mirror *m, const struct mi
 	return m->connected && join_is_other_link(m->primary_node, m->primary_link, &c->join);
 }
 
+static bool promise_is_why(enum repl_refusal code)
+{
+	return code == REPL_REFUSE_STALE_EPOCH || code == REPL_REFUSE_OTHER_PRIMARY ||
+	       code == REPL_REFUSE_OTHER_LIFE;
+}
+
+/* Under the lock: why the session that is, or was, does not make place for the caller. */
+static enum repl_refusal mirror_may_take_locked(const struct mirror *m,
+						const struct mirror_caller *c,
+						char text[REPL_TEXT_BYTES])
+{
+	if (m->failed)
+		return REPL_REFUSE_FAILED;
+	if (m->connected && c->join.node_id != m->primary_node &&
+	    (c->join.epoch <= m->session_epoch ||
+	     epoch_term(c->join.epoch) == epoch_term(m->session_epoch)))
+		return REPL_REFUSE_BUSY;
+	if (mirror_is_given_twice_locked(m, c))
+		return REPL_REFUSE_TWICE;
+	/* A copy of the volume that is served must not end its session just to be refused. */
+	return c->join.node_id == m->promised.node_id ? mirror_promise_check(m, &c->join, text) : 0;
+}
+
 /* Whether the caller may have the mirror, and if so hands it over. Takes c when it returns 0. */
-static enum repl_refusal mirror_hand_over(struct mirror *m, struct mirror_caller *c)
+static enum repl_refusal mirror_hand_over(struct mirror *m, struct mirror_caller *c,
+					  char text[REPL_TEXT_BYTES])
 {
 	struct mirror_caller *old = NULL;
-	enum repl_refusal code = 0;
+	enum repl_refusal code;
 
 	pthread_mutex_lock(&m->lock);
-	if (m->failed) {
-		code = REPL_REFUSE_FAILED;
-	} else if (m->connected && c->join.node_id != m->primary_node &&
-		   (c->join.epoch <= m->session_epoch ||
-		    epoch_term(c->join.epoch) == epoch_term(m->session_epoch))) {
-		code = REPL_REFUSE_BUSY;
-	} else if (mirror_is_given_twice_locked(m, c)) {
-		code = REPL_REFUSE_TWICE;
-	} else {
+	code = mirror_may_take_locked(m, c, text);
+	if (!code) {
 		old = m->caller;
 		m->caller = c;
 		/* release: pairs with kv-mirror's look at leave; the caller itself is
@@ -177,9 +194,12 @@ static void mirror_serve_caller(struct mirror *m, struct mirror_caller *c, enum 
 		mirror_caller_free(c);
 		return;
 	}
-	code = mirror_hand_over(m, c);
+	code = mirror_hand_over(m, c, text);
 	if (code) {
-		mirror_refuse_text(m, code, text, sizeof(text));
+		if (promise_is_why(code))
+			mirror_promise_refused(m, c, text);
+		else
+			mirror_refuse_text(m, code, text, sizeof(text));
 		handshake_refuse(&c->handshake, c->fd, code, text, now);
 		mirror_caller_free(c);
 	}

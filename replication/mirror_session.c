@@ -80,43 +80,33 @@ static enum addr_kind mirror_transport_kind(enum repl_transport t)
 	return ADDR_TCP;
 }
 
-/* An epoch older than promised, or of a term that is another node's: that of two nodes which were
- * both promoted. */
 static int mirror_check_epoch(struct mirror *m, struct mirror_caller *c)
 {
-	const struct handshake_join *j = &c->join;
-	char text[REPL_TEXT_BYTES], theirs[EPOCH_TEXT_BYTES], ours[EPOCH_TEXT_BYTES];
+	char text[REPL_TEXT_BYTES];
+	enum repl_refusal code = mirror_promise_check(m, &c->join, text);
 
-	epoch_format(j->epoch, theirs);
-	epoch_format(m->promised_epoch, ours);
-	if (j->epoch < m->promised_epoch) {
-		snprintf(text, sizeof(text), "stale epoch %s, this mirror has promised epoch %s",
-			 theirs, ours);
-		return mirror_refuse(m, c, REPL_REFUSE_STALE_EPOCH, -ESTALE, text);
-	}
-	if (m->promised_node && j->node_id != m->promised_node &&
-	    epoch_term(j->epoch) == epoch_term(m->promised_epoch)) {
-		snprintf(text, sizeof(text),
-			 "this mirror obeys node %08x in term %llu: two nodes were promoted",
-			 m->promised_node, (unsigned long long)epoch_term(j->epoch));
-		return mirror_refuse(m, c, REPL_REFUSE_OTHER_PRIMARY, -ESTALE, text);
-	}
-	return 0;
+	if (!code)
+		return 0;
+	handshake_refuse(&c->handshake, c->fd, code, text, clock_mono_ns() + MIRROR_ANSWER_NS);
+	return mirror_promise_refused(m, c, text);
 }
 
 static int mirror_promise(struct mirror *m, const struct handshake_join *j)
 {
+	struct mirror_promise p = { .epoch = j->epoch, .node_id = j->node_id, .life = j->life };
 	char text[EPOCH_TEXT_BYTES];
 	int err;
 
-	if (j->epoch == m->promised_epoch && j->node_id == m->promised_node)
+	if (p.epoch == m->promised.epoch && p.node_id == m->promised.node_id &&
+	    p.life == m->promised.life)
 		return 0;
-	err = m->ops->promise_epoch(m->ctx, j->epoch, j->node_id);
+	err = m->ops->promise_epoch(m->ctx, &p);
 	if (err)
 		return mirror_fail(m, err, "cannot store the promise of epoch %s: %s",
 				   epoch_format(j->epoch, text), strerror(-err));
-	m->promised_epoch = j->epoch;
-	m->promised_node = j->node_id;
+	pthread_mutex_lock(&m->lock);
+	m->promised = p;
+	pthread_mutex_unlock(&m->lock);
 	return 0;
 }
 
@@ -169,7 +159,8 @@ static int mirror_welcome(struct mirror *m, struct mirror_caller *c)
 		.last_lsn = m->durable_lsn,
 		.last_epoch = m->last_epoch,
 		.last_node = known ? e.node_id : 0,
-		.promised_epoch = m->promised_epoch,
+		.last_life = known ? e.life : 0,
+		.promised_epoch = m->promised.epoch,
 		.ring_bytes = m->cfg.ring_bytes,
 		.arena_bytes = m->cfg.arena_bytes,
 		.node_id = m->cfg.node_id,

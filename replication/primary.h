@@ -29,6 +29,7 @@ struct primary_config {
 	uint8_t key[32];
 	uint32_t node_id;
 	uint64_t epoch;
+	uint32_t life;               /* of that epoch (log/epoch.h); not zero */
 	const struct epochs *epochs; /* the history of the log, this epoch the last of it; copied */
 	uint64_t arena_bytes;        /* a mirror with a smaller arena is refused */
 	unsigned lanes, poll_us;

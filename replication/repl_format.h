@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define REPL_MAGIC 0x4B564643U     /* "KVFC" */
-#define REPL_VERSION 1
+#define REPL_VERSION 2
 /* bits this build knows; an unknown one of the peer refuses it */
 #define REPL_FEATURE_INCOMPAT 0U
 #define REPL_FEATURE_COMPAT 0U
@@ -89,6 +89,7 @@ enum repl_refusal {
 	REPL_REFUSE_FAILED, /* the mirror has stopped: divergence, dead log */
 	REPL_REFUSE_OTHER_PRIMARY, /* the term is another node's: two were promoted */
 	REPL_REFUSE_TWICE,  /* another link of the same primary has the session */
+	REPL_REFUSE_OTHER_LIFE, /* another copy of its volume began that epoch */
 	REPL_REFUSE_END
 };
 
@@ -129,9 +130,10 @@ struct repl_join {
 	uint8_t transport;
 	uint8_t protocol;    /* 0 A, 1 B, 2 C */
 	uint32_t link;       /* of the primary: 24 bits drawn by its process, 8 the link's index */
+	uint32_t life;       /* of its epoch; not zero */
 	uint8_t proof[REPL_PROOF_BYTES];
 } __attribute__((packed));
-static_assert(sizeof(struct repl_join) == 72, "join");
+static_assert(sizeof(struct repl_join) == 76, "join");
 
 struct repl_welcome {
 	uint64_t last_lsn;       /* in its log and store */
@@ -144,9 +146,10 @@ struct repl_welcome {
 	uint16_t lanes;
 	uint8_t zero[2];
 	uint32_t last_node;      /* whose record that is, 0 when not known */
+	uint32_t last_life;      /* of last_epoch, 0 when not known */
 	uint8_t proof[REPL_PROOF_BYTES];
 } __attribute__((packed));
-static_assert(sizeof(struct repl_welcome) == 88, "welcome");
+static_assert(sizeof(struct repl_welcome) == 92, "welcome");
 
 struct repl_refuse {
 	uint16_t code;

@@ -28,24 +28,25 @@
 /* Says once a session what the mirror holds and we do not. */
 static void resync_warn_diverged(struct link *l, const struct epochs_entry *ours)
 {
-	char addr[sizeof(l->addr.host) + 16], here[EPOCH_TEXT_BYTES] = "none",
-					      there[EPOCH_TEXT_BYTES];
+	char addr[sizeof(l->addr.host) + 16], here[EPOCH_TEXT_BYTES], there[EPOCH_TEXT_BYTES];
+	char have[EPOCH_TEXT_BYTES + 40] = "none of that number";
+	const struct handshake_welcome *w = &l->welcome;
 
 	addr_format(&l->addr, addr, sizeof(addr));
-	if (ours)
-		epoch_format(ours->epoch, here);
+	if (ours && ours->epoch == w->last_epoch && ours->node_id == w->last_node)
+		snprintf(have, sizeof(have), "another, written by a copy of its volume");
+	else if (ours)
+		snprintf(have, sizeof(have), "one of epoch %s", epoch_format(ours->epoch, here));
 	diag_warn("mirror %s holds a record %llu of epoch %s (node %08x), this primary has %s: it "
 		  "gets a resync, and keeps "
 		  "what that removes in a file cut-* of its volume",
-		  addr, (unsigned long long)l->welcome.last_lsn,
-		  epoch_format(l->welcome.last_epoch, there), l->welcome.last_node,
-		  ours ? here : "none of that number");
+		  addr, (unsigned long long)w->last_lsn, epoch_format(w->last_epoch, there),
+		  w->last_node, have);
 }
 
 /*
- * An epoch is one life of one primary, so the record that the mirror ends with is ours, with all
- * before it, exactly when ours of that LSN is of the same epoch and node. Else it diverged, or we
- * no longer know.
+ * The record that the mirror ends with is ours, with all before it, exactly when ours of that LSN
+ * is of the same epoch, node and life. Else it diverged, or we no longer know.
  */
 bool resync_needed(struct link *l)
 {
@@ -61,7 +62,8 @@ bool resync_needed(struct link *l)
 	if (w->last_lsn > 0) {
 		if (!epochs_at(&l->primary->epochs, w->last_lsn, &e))
 			return true;
-		if (e.epoch != w->last_epoch || e.node_id != w->last_node) {
+		if (e.epoch != w->last_epoch || e.node_id != w->last_node ||
+		    e.life != w->last_life) {
 			resync_warn_diverged(l, &e);
 			return true;
 		}

@@ -41,7 +41,7 @@ static void fuzz_join(const uint8_t *p, size_t len)
 
 	if (handshake_join_decode(p, len, &j))
 		return;
-	must(j.lanes > 0 && j.timeout_ms > 0 && j.protocol <= 2);
+	must(j.life != 0 && j.lanes > 0 && j.timeout_ms > 0 && j.protocol <= 2);
 	handshake_join_encode(&j, &w);
 	must(memcmp(&w, p, offsetof(struct repl_join, proof)) == 0);
 }

@@ -24,7 +24,8 @@ static void check_round_trip(const struct volume_super *s)
 	    strcmp(s->label, t.label) != 0 || s->state != t.state || s->node_id != t.node_id ||
 	    s->sequence != t.sequence || s->log_bytes != t.log_bytes ||
 	    s->promised_epoch != t.promised_epoch || s->is_pmem != t.is_pmem ||
-	    s->promised_node != t.promised_node || s->sync_epoch != t.sync_epoch ||
+	    s->promised_node != t.promised_node ||
+	    s->promised_life != t.promised_life || s->sync_epoch != t.sync_epoch ||
 	    s->sync_count != t.sync_count ||
 	    memcmp(s->sync_nodes, t.sync_nodes, sizeof(t.sync_nodes)) != 0 ||
 	    !epochs_equal(&s->epochs, &t.epochs))

@@ -55,7 +55,7 @@ struct rig_node {
 	uint64_t last_lsn;                 /* lock */
 	uint64_t epoch;
 	uint64_t promised;                 /* kv-mirror's */
-	uint32_t promised_node;
+	uint32_t promised_node, promised_life;
 	struct epochs epochs;              /* kv-mirror's, or the primary's */
 	_Atomic uint64_t sync_epoch;       /* a mirror's */
 	_Atomic unsigned told_out;         /* a mirror's: how often it noted to be out of sync */
@@ -71,7 +71,16 @@ struct rig_node {
 	struct primary *primary;
 	struct addr listen;
 	uint32_t node_id;
+	uint32_t life;                     /* of epoch */
 };
+
+/* Each differs, as if drawn by chance. */
+static inline uint32_t rig_new_life(void)
+{
+	static uint32_t lives;
+
+	return ++lives;
+}
 
 static inline void rig_node_open(struct rig_node *n, const char *dir, const char *name,
 				 uint32_t node_id)
@@ -86,6 +95,7 @@ static inline void rig_node_open(struct rig_node *n, const char *dir, const char
 	n->dirfd = open(n->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	n->node_id = node_id;
 	n->epoch = epoch_make(1, 1);
+	n->life = rig_new_life();
 	pthread_mutex_init(&n->lock, NULL);
 	thread_cond_init(&n->changed);
 	memcpy(cfg.uuid, rig_uuid, 16);
@@ -231,13 +241,14 @@ static inline int rig_resync_install(void *ctx, uint64_t *ret_lsn)
 	return err;
 }
 
-static inline int rig_promise(void *ctx, uint64_t epoch, uint32_t node)
+static inline int rig_promise(void *ctx, const struct mirror_promise *p)
 {
 	struct rig_node *n = ctx;
 
-	ck_assert_uint_ge(epoch, n->promised);
-	n->promised = epoch;
-	n->promised_node = node;
+	ck_assert_uint_ge(p->epoch, n->promised);
+	n->promised = p->epoch;
+	n->promised_node = p->node_id;
+	n->promised_life = p->life;
 	return 0;
 }
 
@@ -268,8 +279,9 @@ static inline struct mirror_config rig_mirror_config(struct rig_node *n)
 {
 	struct mirror_config cfg = {
 		.node_id = n->node_id,
-		.promised_epoch = n->promised,
-		.promised_node = n->promised_node,
+		.promised = { .epoch = n->promised,
+			      .node_id = n->promised_node,
+			      .life = n->promised_life },
 		.sync_epoch = n->sync_epoch,
 		.epochs = &n->epochs,
 		.last_lsn = n->last_lsn,
@@ -336,6 +348,7 @@ static inline struct primary_config rig_primary_config(struct rig_node *n,
 	struct primary_config cfg = {
 		.node_id = n->node_id,
 		.epoch = n->epoch,
+		.life = n->life,
 		.epochs = &n->epochs,
 		.arena_bytes = 1 << 30,
 		.lanes = lanes,
@@ -365,7 +378,8 @@ static inline void rig_commit_start(struct rig_node *n, enum commit_protocol pro
 		.ctx = n,
 	};
 
-	ck_assert_int_eq(epochs_begin(&n->epochs, n->epoch, cfg.next_lsn, n->node_id), 0);
+	n->life = rig_new_life();
+	ck_assert_int_eq(epochs_begin(&n->epochs, n->epoch, cfg.next_lsn, n->node_id, n->life), 0);
 	ck_assert_int_eq(commit_create(n->log, &cfg, &n->commit), 0);
 }
 

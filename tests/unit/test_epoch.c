@@ -22,16 +22,18 @@ START_TEST(numbers)
 }
 END_TEST
 
-static struct epochs table(const uint64_t (*rows)[3], unsigned n)
+/* epoch, first_lsn, node_id; life: 5, or what is added to that */
+static struct epochs table(const uint64_t (*rows)[4], unsigned n)
 {
 	struct epochs t = { 0 };
 
 	for (unsigned i = 0; i < n; i++)
-		ck_assert_int_eq(epochs_begin(&t, rows[i][0], rows[i][1], (uint32_t)rows[i][2]), 0);
+		ck_assert_int_eq(epochs_begin(&t, rows[i][0], rows[i][1], (uint32_t)rows[i][2],
+					      5 + (uint32_t)rows[i][3]), 0);
 	return t;
 }
 #define TABLE(...)                                                                                 \
-	table((const uint64_t[][3]){ __VA_ARGS__ }, sizeof((uint64_t[][3]){ __VA_ARGS__ }) / 24)
+	table((const uint64_t[][4]){ __VA_ARGS__ }, sizeof((uint64_t[][4]){ __VA_ARGS__ }) / 32)
 
 START_TEST(begins_and_finds)
 {
@@ -42,13 +44,13 @@ START_TEST(begins_and_finds)
 	ck_assert(epochs_at(&t, 100, &e) && e.epoch == 10);
 	ck_assert(epochs_at(&t, 101, &e) && e.epoch == 11);
 	ck_assert(epochs_at(&t, 1000, &e) && e.epoch == 20 && e.node_id == 2);
-	ck_assert_int_eq(epochs_begin(&t, 20, 200, 2), -EINVAL);
+	ck_assert_int_eq(epochs_begin(&t, 20, 200, 2, 5), -EINVAL);
 	/* nothing was written in it: the next takes its place */
-	ck_assert_int_eq(epochs_begin(&t, 21, 151, 2), 0);
+	ck_assert_int_eq(epochs_begin(&t, 21, 151, 2, 5), 0);
 	ck_assert_uint_eq(t.count, 3);
 	ck_assert(epochs_at(&t, 151, &e) && e.epoch == 21);
 	/* the tail is lost */
-	ck_assert_int_eq(epochs_begin(&t, 22, 51, 2), 0);
+	ck_assert_int_eq(epochs_begin(&t, 22, 51, 2, 5), 0);
 	ck_assert_uint_eq(t.count, 2);
 	ck_assert(epochs_at(&t, 120, &e) && e.epoch == 22);
 }
@@ -60,7 +62,7 @@ START_TEST(forgets_the_oldest)
 	struct epochs_entry e;
 
 	for (unsigned i = 1; i <= EPOCHS_MAX + 5; i++)
-		ck_assert_int_eq(epochs_begin(&t, i, i * 10, 1), 0);
+		ck_assert_int_eq(epochs_begin(&t, i, i * 10, 1, i), 0);
 	ck_assert_uint_eq(t.count, EPOCHS_MAX);
 	ck_assert(!epochs_at(&t, 59, &e));
 	ck_assert(epochs_at(&t, 60, &e) && e.epoch == 6);
@@ -73,6 +75,8 @@ START_TEST(parts)
 	struct epochs lost = TABLE({ 10, 1, 1 }, { 11, 101, 1 }, { 12, 121, 1 });
 	struct epochs more = TABLE({ 10, 1, 1 }, { 12, 91, 1 });
 	struct epochs other = TABLE({ 10, 1, 1 }, { 11, 101, 2 });
+	/* a copy counts from the same numbers */
+	struct epochs twin = TABLE({ 10, 1, 1 }, { 11, 101, 1, 1 }, { 12, 161, 1 });
 	struct epochs stranger = TABLE({ 10, 1, 7 });
 	struct epochs none = { 0 };
 
@@ -82,6 +86,11 @@ START_TEST(parts)
 	ck_assert_uint_eq(epochs_common(&lost, 200, &a, 150), 120);
 	ck_assert_uint_eq(epochs_common(&a, 150, &more, 500), 90);
 	ck_assert_uint_eq(epochs_common(&a, 150, &other, 500), 100);
+	ck_assert_uint_eq(epochs_common(&a, 150, &twin, 500), 100);
+	ck_assert_uint_eq(epochs_common(&twin, 500, &a, 150), 100);
+	ck_assert(!epochs_equal(&a, &other));
+	twin.count = 2;
+	ck_assert(!epochs_equal(&a, &twin));
 	ck_assert_uint_eq(epochs_common(&a, 150, &stranger, 500), 0);
 	ck_assert_uint_eq(epochs_common(&a, 150, &none, 500), 0);
 	/* the table may reach beyond the records */
@@ -92,7 +101,7 @@ END_TEST
 
 START_TEST(on_media)
 {
-	struct epochs t = TABLE({ 10, 1, 1 }, { 11, 101, 2 },
+	struct epochs t = TABLE({ 10, 1, 1 }, { 11, 101, 2, 0xFFFFFFF0 },
 				{ 1ULL << 40, 1ULL << 50, 0xFFFFFFFF }),
 		      u;
 	uint8_t buf[EPOCHS_BYTES_MAX];
@@ -106,6 +115,9 @@ START_TEST(on_media)
 	ck_assert_int_eq(epochs_decode(buf, len - 1, &u), -EBADMSG);
 	ck_assert_int_eq(epochs_decode(buf, EPOCHS_BYTES_MAX + EPOCHS_ENTRY_BYTES, &u), -EBADMSG);
 	memmove(buf + EPOCHS_ENTRY_BYTES, buf, EPOCHS_ENTRY_BYTES); /* does not rise */
+	ck_assert_int_eq(epochs_decode(buf, len, &u), -EBADMSG);
+	epochs_encode(&t, buf);
+	memset(buf + 20, 0, 4); /* without a life, as before there were any */
 	ck_assert_int_eq(epochs_decode(buf, len, &u), -EBADMSG);
 	memset(buf, 0, sizeof(buf));
 	ck_assert_int_eq(epochs_decode(buf, EPOCHS_ENTRY_BYTES, &u), -EBADMSG);

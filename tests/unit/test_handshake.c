@@ -32,11 +32,12 @@ struct answer {
 static const struct handshake_join a_join = {
 	.epoch = 7, .arena_bytes = 1ULL << 40, .last_lsn = 99, .node_id = 0xABCD,
 	.timeout_ms = 5000, .lanes = 4, .transport = REPL_TRANSPORT_SHM, .protocol = 2,
-	.link = 0x12345601,
+	.link = 0x12345601, .life = 0xFEDCBA98,
 };
 static const struct handshake_welcome a_welcome = {
 	.last_lsn = 1234567890123, .last_epoch = 6, .promised_epoch = 7, .ring_bytes = 64 << 20,
 	.arena_bytes = 1ULL << 41, .node_id = 0xEF01, .window_records = 16384, .lanes = 2,
+	.last_node = 0xABCD, .last_life = 0x89ABCDEF,
 };
 
 static uint64_t soon(void)
@@ -107,6 +108,7 @@ START_TEST(agrees)
 	ck_assert_uint_eq(a.join.protocol, a_join.protocol);
 	ck_assert_int_eq(a.join.transport, a_join.transport);
 	ck_assert_uint_eq(a.join.link, a_join.link);
+	ck_assert_uint_eq(a.join.life, a_join.life);
 	ck_assert_uint_eq(w.last_lsn, a_welcome.last_lsn);
 	ck_assert_uint_eq(w.last_epoch, a_welcome.last_epoch);
 	ck_assert_uint_eq(w.promised_epoch, a_welcome.promised_epoch);
@@ -114,6 +116,8 @@ START_TEST(agrees)
 	ck_assert_uint_eq(w.arena_bytes, a_welcome.arena_bytes);
 	ck_assert_uint_eq(w.node_id, a_welcome.node_id);
 	ck_assert_uint_eq(w.window_records, a_welcome.window_records);
+	ck_assert_uint_eq(w.last_node, a_welcome.last_node);
+	ck_assert_uint_eq(w.last_life, a_welcome.last_life);
 	ck_assert_uint_eq(w.lanes, a_welcome.lanes);
 }
 END_TEST

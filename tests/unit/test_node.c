@@ -283,6 +283,7 @@ static struct volume_super super_on_media(void)
 START_TEST(each_start_is_an_epoch)
 {
 	struct volume_super s;
+	uint32_t life = 0;
 	struct node *n;
 
 	volume_make(OPTIONS_MOUNT);
@@ -292,6 +293,9 @@ START_TEST(each_start_is_an_epoch)
 		s = super_on_media();
 		ck_assert_uint_eq(s.promised_epoch, n->epoch);
 		ck_assert_uint_eq(s.promised_node, s.node_id);
+		ck_assert(s.promised_life != 0 && s.promised_life != life);
+		life = s.promised_life;
+		ck_assert_uint_eq(s.epochs.entry[s.epochs.count - 1].life, life);
 		if (i != 3) /* one that writes nothing leaves no trace in the history */
 			put_many(n, 10, n->epoch);
 		if (i == 2)
@@ -331,7 +335,8 @@ static int try_promote(bool force, char why[NODE_WHY_BYTES])
 START_TEST(promotion_asks_whether_in_sync)
 {
 	const uint64_t epoch = epoch_make(1, 7);
-	struct epochs epochs = { .count = 1, .entry = { { epoch, 1, 77 } } };
+	struct epochs epochs = { .count = 1, .entry = { { epoch, 1, 77, 5 } } };
+	const struct mirror_promise promise = { epoch, 77, 5 };
 	char why[NODE_WHY_BYTES] = "";
 	struct volume_super s;
 	struct node *n;
@@ -339,7 +344,8 @@ START_TEST(promotion_asks_whether_in_sync)
 
 	volume_make(OPTIONS_MIRROR);
 	n = node_start();
-	ck_assert_int_eq(node_mirror_ops.promise_epoch(n, epoch, 77), 0);
+	ck_assert_int_eq(node_mirror_ops.promise_epoch(n, &promise), 0);
+	ck_assert_uint_eq(super_on_media().promised_life, 5);
 	ck_assert_int_eq(node_mirror_ops.note_state(n, &epochs, 0), 0);
 	put_many(n, 5, epoch);
 	if (_i)
@@ -362,6 +368,8 @@ START_TEST(promotion_asks_whether_in_sync)
 	ck_assert_uint_eq(s.sync_epoch, 0);
 	ck_assert_uint_eq(s.epochs.count, 2);
 	ck_assert_uint_eq(s.epochs.entry[1].first_lsn, 6);
+	ck_assert_uint_eq(s.epochs.entry[0].life, 5);
+	ck_assert(s.promised_life != 0 && s.epochs.entry[1].life == s.promised_life);
 	crash_volume_remove(&volume);
 }
 END_TEST

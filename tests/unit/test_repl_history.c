@@ -284,6 +284,133 @@ START_TEST(same_epoch_of_another_node_differs)
 }
 END_TEST
 
+/* What a copy of its volume's directory would hold. */
+struct copied {
+	uint64_t epoch, promised, last_lsn;
+	struct epochs epochs;
+};
+
+static struct copied copy_take(const struct rig_node *p)
+{
+	return (struct copied){ p->epoch, p->promised, p->last_lsn, p->epochs };
+}
+
+/* p is as it was when the copy was taken. */
+static void copy_restore(struct rig_node *p, const struct copied *c)
+{
+	lose_tail(p, c->last_lsn);
+	p->epoch = c->epoch;
+	p->promised = c->promised;
+	p->epochs = c->epochs;
+}
+
+/* The primary's volume is restored from a copy, and begins the same epochs again, with other
+ * records. _i: 0 the mirror's end is beyond its own, 1 it has written past the mirror's end, 2 it
+ * has come further than the mirror's promise. */
+START_TEST(restored_primary_is_not_merged)
+{
+	struct copied before;
+	struct addr addr;
+
+	open_with_two(100);
+	addr = rig.m[0].listen;
+	rig_mirror_stop(&rig.m[1]);
+	rig_primary_stop(&rig.p);
+	before = copy_take(&rig.p); /* epoch 1.1, 100 records */
+	serve(&rig.p, &addr, 1, false);
+	wait_live(&rig.p, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 1), 0); /* 1.2 to 200 */
+	rig_expect_same(&rig.p, &rig.m[0]);
+	rig_primary_stop(&rig.p);
+	copy_restore(&rig.p, &before);
+	for (int i = 0; i < _i; i++) {
+		serve(&rig.p, NULL, 0, false); /* 1.2 again, alone */
+		ck_assert_uint_eq(rig_write_many(&rig.p, i == 0 ? 80 : 10, 8, 9), 0);
+		rig_primary_stop(&rig.p);
+	}
+	if (_i == 0) { /* the mirror has promised 1.2 to the life that is gone */
+		serve(&rig.p, &addr, 1, false);
+		expect_refused(&rig.p, "another copy of this volume began epoch 1.2");
+		rig_primary_stop(&rig.p);
+		ck_assert_uint_eq(rig.m[0].last_lsn, 200);
+	}
+	serve(&rig.p, &addr, 1, false);
+	wait_live(&rig.p, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 9), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(rig.m[0].resyncs, 1);
+	ck_assert_uint_eq(rig.m[0].keeps, 1);
+	ck_assert_uint_eq(rig.m[0].kept_after, 100);
+	ck_assert_uint_eq(rig.m[0].kept_last, 200);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Restored from so old a copy that its epochs are below what the mirror has promised: each start
+ * is refused, until it has passed that. */
+START_TEST(restored_primary_starts_until_it_passes)
+{
+	struct copied before;
+	struct addr addr;
+
+	open_with_two(100);
+	addr = rig.m[0].listen;
+	rig_primary_stop(&rig.p);
+	before = copy_take(&rig.p);
+	for (int i = 0; i < 3; i++) { /* 1.2 to 1.4 */
+		serve(&rig.p, &addr, 1, false);
+		wait_live(&rig.p, 1);
+		ck_assert_uint_eq(rig_write_many(&rig.p, 10, 8, 1), 0);
+		rig_expect_same(&rig.p, &rig.m[0]);
+		rig_primary_stop(&rig.p);
+	}
+	copy_restore(&rig.p, &before);
+	for (int i = 0; i < 3; i++) {
+		serve(&rig.p, &addr, 1, false);
+		expect_refused(&rig.p, i < 2 ? "promised epoch 1.4; was this volume restored?" :
+					       "another copy of this volume began epoch 1.4");
+		rig_primary_stop(&rig.p);
+	}
+	ck_assert_uint_eq(rig.m[0].resyncs, 0);
+	serve(&rig.p, &addr, 1, false);
+	wait_live(&rig.p, 1);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(rig.m[0].kept_after, 100);
+	ck_assert_uint_eq(rig.m[0].kept_last, 160);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Two copies of one primary's volume run at once: the mirror obeys the first, whose session the
+ * other does not disturb. */
+START_TEST(twins_do_not_take_turns)
+{
+	struct link_stats s;
+	struct addr addr;
+
+	rig_open(&rig, ADDR_TCP);
+	rig_mirror_start(&rig.m[0], NULL);
+	addr = rig.m[0].listen;
+	rig.p.epoch = 0;
+	serve(&rig.p, &addr, 1, false);
+	wait_live(&rig.p, 1);
+	rig.m[1].node_id = rig.p.node_id;
+	rig.m[1].epoch = 0;
+	serve(&rig.m[1], &addr, 1, false);
+	ck_assert_uint_eq(rig.m[1].epoch, rig.p.epoch);
+	ck_assert_uint_eq(rig_write_many(&rig.m[1], 20, 8, 3), 0); /* alone: min_mirrors=0 */
+	expect_refused(&rig.m[1], "another copy of this volume began epoch 1.1");
+	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 4), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(primary_stats(rig.p.primary, &s, 1), 1);
+	ck_assert_uint_eq(s.reconnects, 0);
+	ck_assert_int_eq(s.state, LINK_LIVE);
+	ck_assert_uint_eq(rig.m[0].resyncs, 0);
+	rig_primary_stop(&rig.m[1]);
+	rig_close(&rig);
+}
+END_TEST
+
 static void wait_sync(struct rig_node *m, uint64_t epoch)
 {
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
@@ -489,6 +616,9 @@ int main(void)
 	tcase_add_test(history, old_primary_stays_stale);
 	tcase_add_test(history, two_promoted_are_not_merged);
 	tcase_add_test(history, same_epoch_of_another_node_differs);
+	tcase_add_loop_test(history, restored_primary_is_not_merged, 0, 3);
+	tcase_add_test(history, restored_primary_starts_until_it_passes);
+	tcase_add_test(history, twins_do_not_take_turns);
 	suite_add_tcase(s, history);
 	tcase_set_timeout(behind, 60);
 	tcase_add_test(behind, slow_mirror_gets_there);

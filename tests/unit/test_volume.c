@@ -29,6 +29,9 @@ static struct volume_super sample_super(void)
 		.log_bytes = 32ULL << 20,
 		.created_ns = 1700000000123456789ULL,
 		.promised_epoch = 7,
+		.promised_node = 8,
+		.promised_life = 0x89abcdef,
+		.epochs = { .count = 1, .entry = { { 7, 1, 8, 0x89abcdef } } },
 		.label = "l\303\244bel",
 	};
 
@@ -135,6 +138,9 @@ START_TEST(opens_what_was_written)
 	ck_assert_uint_eq(v->super.log_bytes, want.log_bytes);
 	ck_assert_uint_eq(v->super.created_ns, want.created_ns);
 	ck_assert_uint_eq(v->super.promised_epoch, want.promised_epoch);
+	ck_assert_uint_eq(v->super.promised_node, want.promised_node);
+	ck_assert_uint_eq(v->super.promised_life, want.promised_life);
+	ck_assert(epochs_equal(&v->super.epochs, &want.epochs));
 	ck_assert_mem_eq(v->key, key, sizeof(key));
 	ck_assert_int_eq(v->path[0], '/');
 	ck_assert(!v->used_second_copy);
@@ -193,8 +199,11 @@ END_TEST
 
 START_TEST(wrong_version)
 {
-	forge_field(offsetof(struct volume_media, format_version), VOLUME_FORMAT_VERSION + 1);
-	expect_refusal(-EPROTONOSUPPORT, "another version");
+	for (int step = -1; step <= 1; step += 2) {
+		forge_field(offsetof(struct volume_media, format_version),
+			    (uint32_t)(VOLUME_FORMAT_VERSION + step));
+		expect_refusal(-EPROTONOSUPPORT, "another version");
+	}
 }
 END_TEST
 
