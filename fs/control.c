@@ -4,6 +4,7 @@
 
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/json_text.h"
 #include "fs/node_tuner.h"
 
 #include <errno.h>
@@ -40,7 +41,14 @@ struct control_conn {
 /* detail: behind what, in one sentence; may be "". */
 static json_t *control_refuse(const char *what, const char *detail)
 {
-	return json_pack("{s:b, s:s+}", "ok", 0, "error", what, detail);
+	json_t *no;
+	char *text;
+
+	if (asprintf(&text, "%s%s", what, detail) < 0)
+		return NULL;
+	no = json_pack("{s:b, s:o}", "ok", 0, "error", json_text(text));
+	free(text);
+	return no;
 }
 
 static json_t *control_checkpoint(struct control *c)
