@@ -3,6 +3,7 @@
 #include "fs/control.h"
 
 #include "common/clock.h"
+#include "common/diag.h"
 #include "common/io.h"
 #include "common/json_text.h"
 #include "fs/node_tuner.h"
@@ -19,12 +20,14 @@
 
 #define CONTROL_IO_SECONDS 10
 #define CONTROL_CONNECTIONS_MAX 16
+#define CONTROL_BIND_MS 1000 /* between tries, while there is no room for it */
 #define CONTROL_CKPT_NS (3600 * NSEC_PER_SEC)
 
 struct control {
 	struct node *node;
 	struct fs *fs;
-	int listen_fd, stop_fd, shutdown_fd;
+	int listen_fd; /* control thread; -1: there was no room for the socket yet */
+	int stop_fd, shutdown_fd;
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock; /* protects what follows */
@@ -206,22 +209,6 @@ static void control_accept(struct control *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void *control_main(void *arg)
-{
-	struct control *c = arg;
-	struct pollfd fds[2] = { { .fd = c->listen_fd, .events = POLLIN },
-				 { .fd = c->stop_fd, .events = POLLIN } };
-
-	for (;;) {
-		if (poll(fds, 2, -1) < 0)
-			continue;
-		if (fds[1].revents)
-			return NULL;
-		if (fds[0].revents)
-			control_accept(c);
-	}
-}
-
 /* Bound through /proc/self/fd, since the volume's path may be longer than a
  * socket address holds. */
 static int control_bind(int dirfd, int *ret_fd)
@@ -246,6 +233,38 @@ static int control_bind(int dirfd, int *ret_fd)
 	return 0;
 }
 
+static void *control_main(void *arg)
+{
+	struct control *c = arg;
+	struct pollfd fds[2] = { { .fd = c->listen_fd, .events = POLLIN },
+				 { .fd = c->stop_fd, .events = POLLIN } };
+
+	for (;;) {
+		if (fds[0].fd < 0 && control_bind(c->node->vol->dirfd, &c->listen_fd) == 0)
+			fds[0].fd = c->listen_fd;
+		if (poll(fds, 2, fds[0].fd < 0 ? CONTROL_BIND_MS : -1) < 0)
+			continue;
+		if (fds[1].revents)
+			return NULL;
+		if (fds[0].revents)
+			control_accept(c);
+	}
+}
+
+/* On a full disk the rest is served without it: reading and deleting work, and may make room. */
+static int control_open(struct control *c)
+{
+	const struct volume *vol = c->node->vol;
+	int err = control_bind(vol->dirfd, &c->listen_fd);
+
+	if (err != -ENOSPC && err != -EDQUOT)
+		return err;
+	diag_warn("%s: no control socket: %s; kvfs status and kvfs umount find it again once "
+		  "there is room, umount(8) works",
+		  vol->path, strerror(-err));
+	return 0;
+}
+
 int control_start(struct node *n, struct fs *fs, struct control **ret_c, char why[NODE_WHY_BYTES])
 {
 	struct control *c = calloc(1, sizeof(*c));
@@ -260,12 +279,18 @@ int control_start(struct node *n, struct fs *fs, struct control **ret_c, char wh
 	pthread_cond_init(&c->idle, NULL);
 	c->stop_fd = eventfd(0, EFD_CLOEXEC);
 	c->shutdown_fd = eventfd(0, EFD_CLOEXEC);
-	err = control_bind(n->vol->dirfd, &c->listen_fd);
-	if (!err)
-		err = thread_start(&c->thread, "kv-control", control_main, c);
+	err = control_open(c);
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "cannot open the control socket %s/%s: %s",
 			 n->vol->path, VOLUME_CONTROL_NAME, strerror(-err));
+		control_stop(c);
+		return err;
+	}
+	err = thread_start(&c->thread, "kv-control", control_main, c);
+	if (err) {
+		snprintf(why, NODE_WHY_BYTES,
+			 "cannot start a thread: %s; see ulimit -u, ulimit -v and the cgroup's "
+			 "limits", strerror(-err));
 		control_stop(c);
 		return err;
 	}
