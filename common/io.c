@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 int io_pread_full(int fd, void *buf, size_t len, off_t off)
@@ -119,14 +122,35 @@ int io_replace_file(int dirfd, const char *name, const void *data, size_t len, m
 	return io_fsync_dir(dirfd);
 }
 
+int io_flush_stdout(void)
+{
+	bool lost = ferror(stdout);
+
+	if (fflush(stdout) != 0)
+		return -errno;
+	return lost ? -EIO : 0;
+}
+
+/* As good as /dev/null, in a container or an early root that has none. */
+static int io_open_null(void)
+{
+	int fd = open("/dev/null", O_RDWR);
+
+	return fd < 0 ? memfd_create("null", 0) : fd;
+}
+
 void io_process_init(void)
 {
 	int fd;
 
 	do {
-		fd = open("/dev/null", O_RDWR);
-		if (fd < 0)
-			abort();
+		fd = io_open_null();
+		if (fd < 0) {
+			/* before diag_init: whoever calls us says its name there */
+			fprintf(stderr, "%s: no descriptor can be opened: %s\n",
+				program_invocation_short_name, strerror(errno));
+			exit(1);
+		}
 	} while (fd <= STDERR_FILENO);
 	close(fd);
 	signal(SIGXFSZ, SIG_IGN);

@@ -20,10 +20,15 @@ int io_fsync_dir(int dirfd);
  * is there: written as name.tmp, fsynced, renamed, directory fsynced. */
 int io_replace_file(int dirfd, const char *name, const void *data, size_t len, mode_t mode);
 
+/* Last in main(): whether what was printed has arrived. -errno of the write that did not; -EIO
+ * where it was an earlier one, whose cause is not known any more. */
+int io_flush_stdout(void);
+
 /*
  * First call of main(), whatever process started us. Descriptors 0, 1 and 2 that are closed become
  * /dev/null: else the first file opened is "stderr", and a message ends up in it. A file above the
- * limit (RLIMIT_FSIZE) is EFBIG, not a signal. Aborts when there is no /dev/null.
+ * limit (RLIMIT_FSIZE) is EFBIG, not a signal. Where there is no /dev/null they become empty files
+ * in memory. Exits with 1 and a line when no descriptor can be had.
  */
 void io_process_init(void);
 

@@ -2,6 +2,7 @@
 /* What kvfs bench --replication prints: tables, ratios, JSON. See bench_replication.h. */
 #include "fs/bench_replication.h"
 
+#include "common/json_text.h"
 #include "common/units.h"
 
 #include <jansson.h>
@@ -219,9 +220,9 @@ void bench_report_json(const struct bench_results *r)
 		report_json_cell(r, &r->cells[i], rows);
 	for (unsigned i = 0; i < r->left_out_count; i++)
 		json_array_append_new(left_out,
-				      json_pack("{s:s, s:s}", "transport",
+				      json_pack("{s:s, s:o}", "transport",
 						bench_transport_name(r->left_out[i].kind), "why",
-						r->left_out[i].why));
+						json_text(r->left_out[i].why)));
 	all = json_pack("{s:i, s:s, s:i, s:f, s:f, s:f, s:I, s:o, s:o, s:o}", "mirrors",
 			(int)r->cfg->mirrors, "protocol", protocol, "runs", (int)r->cfg->runs,
 			"seconds", r->cfg->each.seconds, "warm_up_seconds", r->cfg->warm_up_s,

@@ -3,7 +3,9 @@
 #include "fs/control.h"
 
 #include "common/clock.h"
+#include "common/diag.h"
 #include "common/io.h"
+#include "common/json_text.h"
 #include "fs/node_tuner.h"
 
 #include <errno.h>
@@ -18,12 +20,14 @@
 
 #define CONTROL_IO_SECONDS 10
 #define CONTROL_CONNECTIONS_MAX 16
+#define CONTROL_BIND_MS 1000 /* between tries, while there is no room for it */
 #define CONTROL_CKPT_NS (3600 * NSEC_PER_SEC)
 
 struct control {
 	struct node *node;
 	struct fs *fs;
-	int listen_fd, stop_fd, shutdown_fd;
+	int listen_fd; /* control thread; -1: there was no room for the socket yet */
+	int stop_fd, shutdown_fd;
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock; /* protects what follows */
@@ -40,7 +44,14 @@ struct control_conn {
 /* detail: behind what, in one sentence; may be "". */
 static json_t *control_refuse(const char *what, const char *detail)
 {
-	return json_pack("{s:b, s:s+}", "ok", 0, "error", what, detail);
+	json_t *no;
+	char *text;
+
+	if (asprintf(&text, "%s%s", what, detail) < 0)
+		return NULL;
+	no = json_pack("{s:b, s:o}", "ok", 0, "error", json_text(text));
+	free(text);
+	return no;
 }
 
 static json_t *control_checkpoint(struct control *c)
@@ -94,14 +105,26 @@ static json_t *control_serve(struct control *c, const char *line, bool *ret_stay
 	return reply;
 }
 
-static int control_read_line(int fd, char *line, size_t cap)
+/* However slowly it comes: CONTROL_IO_SECONDS for the whole line, and no longer than the server. */
+static int control_read_line(const struct control *c, int fd, char *line, size_t cap)
 {
+	uint64_t deadline_ns = clock_mono_ns() + CONTROL_IO_SECONDS * NSEC_PER_SEC, now;
+	struct pollfd fds[2] = { { .fd = fd, .events = POLLIN },
+				 { .fd = c->stop_fd, .events = POLLIN } };
 	size_t len = 0;
 
 	while (len + 1 < cap) {
-		ssize_t n = recv(fd, line + len, cap - 1 - len, 0);
+		ssize_t n;
 
-		if (n < 0 && errno == EINTR)
+		now = clock_mono_ns();
+		if (now >= deadline_ns)
+			return -ETIMEDOUT;
+		if (poll(fds, 2, (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1) <= 0)
+			continue;
+		if (!fds[0].revents)
+			return -ESHUTDOWN;
+		n = recv(fd, line + len, cap - 1 - len, MSG_DONTWAIT);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -ECONNRESET;
@@ -147,13 +170,12 @@ static void *control_conn_main(void *arg)
 	bool stays = false;
 	json_t *reply;
 
-	setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(conn->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	if (!control_peer_ok(conn->fd)) {
 		reply = control_refuse("only root and the daemon's user may ask", "");
 		control_reply(conn->fd, reply);
 		json_decref(reply);
-	} else if (control_read_line(conn->fd, line, sizeof(line)) == 0) {
+	} else if (control_read_line(c, conn->fd, line, sizeof(line)) == 0) {
 		reply = control_serve(c, line, &stays);
 		control_reply(conn->fd, reply);
 		json_decref(reply);
@@ -198,22 +220,6 @@ static void control_accept(struct control *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void *control_main(void *arg)
-{
-	struct control *c = arg;
-	struct pollfd fds[2] = { { .fd = c->listen_fd, .events = POLLIN },
-				 { .fd = c->stop_fd, .events = POLLIN } };
-
-	for (;;) {
-		if (poll(fds, 2, -1) < 0)
-			continue;
-		if (fds[1].revents)
-			return NULL;
-		if (fds[0].revents)
-			control_accept(c);
-	}
-}
-
 /* Bound through /proc/self/fd, since the volume's path may be longer than a
  * socket address holds. */
 static int control_bind(int dirfd, int *ret_fd)
@@ -238,6 +244,38 @@ static int control_bind(int dirfd, int *ret_fd)
 	return 0;
 }
 
+static void *control_main(void *arg)
+{
+	struct control *c = arg;
+	struct pollfd fds[2] = { { .fd = c->listen_fd, .events = POLLIN },
+				 { .fd = c->stop_fd, .events = POLLIN } };
+
+	for (;;) {
+		if (fds[0].fd < 0 && control_bind(c->node->vol->dirfd, &c->listen_fd) == 0)
+			fds[0].fd = c->listen_fd;
+		if (poll(fds, 2, fds[0].fd < 0 ? CONTROL_BIND_MS : -1) < 0)
+			continue;
+		if (fds[1].revents)
+			return NULL;
+		if (fds[0].revents)
+			control_accept(c);
+	}
+}
+
+/* On a full disk the rest is served without it: reading and deleting work, and may make room. */
+static int control_open(struct control *c)
+{
+	const struct volume *vol = c->node->vol;
+	int err = control_bind(vol->dirfd, &c->listen_fd);
+
+	if (err != -ENOSPC && err != -EDQUOT)
+		return err;
+	diag_warn("%s: no control socket: %s; kvfs status and kvfs umount find it again once "
+		  "there is room, umount(8) works",
+		  vol->path, strerror(-err));
+	return 0;
+}
+
 int control_start(struct node *n, struct fs *fs, struct control **ret_c, char why[NODE_WHY_BYTES])
 {
 	struct control *c = calloc(1, sizeof(*c));
@@ -252,12 +290,18 @@ int control_start(struct node *n, struct fs *fs, struct control **ret_c, char wh
 	pthread_cond_init(&c->idle, NULL);
 	c->stop_fd = eventfd(0, EFD_CLOEXEC);
 	c->shutdown_fd = eventfd(0, EFD_CLOEXEC);
-	err = control_bind(n->vol->dirfd, &c->listen_fd);
-	if (!err)
-		err = thread_start(&c->thread, "kv-control", control_main, c);
+	err = control_open(c);
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "cannot open the control socket %s/%s: %s",
 			 n->vol->path, VOLUME_CONTROL_NAME, strerror(-err));
+		control_stop(c);
+		return err;
+	}
+	err = thread_start(&c->thread, "kv-control", control_main, c);
+	if (err) {
+		snprintf(why, NODE_WHY_BYTES,
+			 "cannot start a thread: %s; see ulimit -u, ulimit -v and the cgroup's "
+			 "limits", strerror(-err));
 		control_stop(c);
 		return err;
 	}
@@ -283,7 +327,8 @@ int control_stop(struct control *c)
 		pthread_join(c->thread, NULL);
 		unlinkat(c->node->vol->dirfd, VOLUME_CONTROL_NAME, 0);
 		pthread_mutex_lock(&c->lock);
-		/* each is bounded by its socket timeouts and the checkpoint */
+		/* a request is read no further; a reply is bounded by its socket's timeout, and
+		 * by the checkpoint that was asked for */
 		while (c->connections)
 			pthread_cond_wait(&c->idle, &c->lock);
 		pthread_mutex_unlock(&c->lock);

@@ -5,6 +5,7 @@
  */
 #include "fs/node_tuner_internal.h"
 
+#include "common/json_text.h"
 #include "tuner/explain.h"
 
 #include <errno.h>
@@ -22,14 +23,11 @@ static json_t *refuse(const char *fmt, ...)
 {
 	char text[512];
 	va_list args;
-	json_t *no;
 
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	no = json_pack("{s:b, s:s}", "ok", 0, "error", text);
-	/* cut off inside a character */
-	return no ? no : json_pack("{s:b, s:s}", "ok", 0, "error", "refused: a name is too long");
+	return json_pack("{s:b, s:o}", "ok", 0, "error", json_text(text));
 }
 
 static uint32_t value_at(const struct node *n, enum tuner_knob knob, unsigned level)

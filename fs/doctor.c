@@ -3,6 +3,8 @@
  * doctor.h. */
 #include "fs/doctor_internal.h"
 
+#include "common/json_text.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -105,11 +107,11 @@ void doctor_print(const struct doctor *d, FILE *out)
 
 static int json_add(json_t *list, const struct doctor_finding *f)
 {
-	json_t *j = json_pack("{s:s, s:s, s:s}", "check", f->check, "status",
-			      doctor_status_name(f->status), "text", f->text);
+	json_t *j = json_pack("{s:s, s:s, s:o}", "check", f->check, "status",
+			      doctor_status_name(f->status), "text", json_text(f->text));
 
 	if (j && f->remedy[0])
-		json_object_set_new(j, "remedy", json_string(f->remedy));
+		json_object_set_new(j, "remedy", json_text(f->remedy));
 	return j ? json_array_append_new(list, j) : -1;
 }
 

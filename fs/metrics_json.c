@@ -2,6 +2,8 @@
 /* Snapshots as JSON: see metrics_json.h. Pure. */
 #include "fs/metrics_json.h"
 
+#include "common/json_text.h"
+
 #define JI(v) ((json_int_t)(v))
 
 static json_t *json_buckets(const struct metrics_sample *s)
@@ -25,9 +27,9 @@ static json_t *json_sample(const struct metrics_sample *s)
 	json_t *values = json_array(), *j;
 
 	for (unsigned i = 0; i < s->label_count; i++)
-		json_array_append_new(values, json_string(s->values[i]));
-	j = json_pack("{s:s, s:s, s:o}", "name", s->def->name, "labels", s->labels, "values",
-		      values);
+		json_array_append_new(values, json_text(s->values[i]));
+	j = json_pack("{s:s, s:o, s:o}", "name", s->def->name, "labels", json_text(s->labels),
+		      "values", values);
 	if (s->def->kind == METRICS_HISTOGRAM) {
 		json_object_set_new(j, "count", json_integer(JI(s->count)));
 		json_object_set_new(j, "sum", json_integer(JI(s->sum)));

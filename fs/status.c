@@ -8,6 +8,7 @@
 #include "fs/control.h"
 
 #include "common/clock.h"
+#include "common/json_text.h"
 #include "fs/metrics_json.h"
 #include "fs/node_tuner.h"
 #include "replication/region.h"
@@ -153,8 +154,8 @@ static json_t *status_volume(const struct node *n)
 		snprintf(uuid + at, 3, "%02x", s->uuid[i]);
 		at += 2;
 	}
-	return json_pack("{s:s, s:s, s:s, s:I, s:b, s:s}", "path", n->vol->path, "uuid", uuid,
-			 "label", s->label, "node_id", JI(s->node_id), "pmem",
+	return json_pack("{s:o, s:s, s:s, s:I, s:b, s:s}", "path", json_text(n->vol->path), "uuid",
+			 uuid, "label", s->label, "node_id", JI(s->node_id), "pmem",
 			 oplog_is_pmem(n->log), "state",
 			 s->state == VOLUME_READY ? "ready" : "resyncing");
 }
@@ -223,11 +224,12 @@ static json_t *status_links_json(struct node *n, const struct metrics_snapshot *
 
 	for (i = 0; i < count; i++) {
 		const struct link_stats *s = &stats[i];
-		json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I}", "addr", s->addr,
-				      "transport", s->transport, "transport_note",
-				      s->transport_note, "state", link_state_name(s->state),
-				      "last_error", s->last_error, "ended_why", s->ended_why,
-				      "ended_ns", JI(s->ended_ns));
+		json_t *j = json_pack("{s:o, s:s, s:o, s:s, s:o, s:o, s:I}", "addr",
+				      json_text(s->addr), "transport", s->transport,
+				      "transport_note", json_text(s->transport_note), "state",
+				      link_state_name(s->state), "last_error",
+				      json_text(s->last_error), "ended_why",
+				      json_text(s->ended_why), "ended_ns", JI(s->ended_ns));
 
 		json_object_set_new(j, "load", status_load_json(s));
 		json_array_append_new(list, status_add(j, snap, status_link, s->addr));
@@ -241,8 +243,9 @@ static json_t *status_mirror_json(struct node *n, const struct metrics_snapshot 
 	json_t *j;
 
 	mirror_stats(n->mirror, &s);
-	j = json_pack("{s:s, s:s, s:s, s:i}", "primary", s.primary, "transport", s.transport,
-		      "last_error", s.last_error, "listen_port", (int)s.listen_port);
+	j = json_pack("{s:o, s:s, s:o, s:i}", "primary", json_text(s.primary), "transport",
+		      s.transport, "last_error", json_text(s.last_error), "listen_port",
+		      (int)s.listen_port);
 	return status_add(j, snap, status_mirror, NULL);
 }
 
@@ -275,8 +278,8 @@ static json_t *status_requests(const struct fs *fs)
 {
 	const char *why = fs->rings_why;
 
-	return json_pack("{s:i, s:s}", "rings", (int)fs->ring_count, "no_rings_because",
-			 why ? why : "");
+	return json_pack("{s:i, s:o}", "rings", (int)fs->ring_count, "no_rings_because",
+			 json_text(why ? why : ""));
 }
 
 static void status_add_role(json_t *j, struct node *n, const struct metrics_snapshot *snap)
@@ -302,11 +305,11 @@ json_t *status_json(struct node *n, struct fs *fs, bool with_digest)
 
 	if (metrics_snapshot(n->metrics, &snap) != 0)
 		return NULL;
-	j = json_pack("{s:b, s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+	j = json_pack("{s:b, s:s, s:s, s:i, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
 		      "ok", 1, "version", PACKAGE_VERSION, "role", n->commit ? "primary" : "mirror",
 		      "pid", (int)getpid(), "mountpoint",
-		      fs && fs->mountpoint ? fs->mountpoint : "", "metrics",
-		      n->metrics_address ? n->metrics_address : "", "epoch",
+		      json_text(fs && fs->mountpoint ? fs->mountpoint : ""), "metrics",
+		      json_text(n->metrics_address ? n->metrics_address : ""), "epoch",
 		      JI(metrics_value(&snap, "kvfs_epoch", NULL)), "lsn",
 		      JI(metrics_value(&snap, "kvfs_lsn", NULL)), "volume", status_volume(n),
 		      "store", status_add(json_object(), &snap, status_store, NULL), "log",

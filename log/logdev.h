@@ -19,12 +19,14 @@ struct logdev_ops {
 	const char *name;
 
 	/* Makes a pool of size bytes (file size) named name in dirfd. -EEXIST, -ENOSPC, -EINVAL
-	 * (too small), -EIO. On error nothing is left behind. Where the name is a symbolic link to
-	 * a device-DAX, that becomes the pool, whole, whatever it held. */
+	 * (too small), -EFBIG (ulimit -f), -EACCES, -EPERM, -EROFS, -EMFILE, -EIO. On error
+	 * nothing is left behind. Where the name is a symbolic link to a device-DAX, that becomes
+	 * the pool, whole, whatever it held. */
 	int (*create)(int dirfd, const char *name, uint64_t size_bytes);
 
 	/* Opens an existing pool. -ENOENT, -EBUSY (open elsewhere), -EBADMSG (not a pool), -ENOSPC
-	 * (a sparse copy, whose holes can't be filled), -EIO. */
+	 * (a sparse copy, whose holes can't be filled), -EACCES, -EPERM (immutable), -EROFS,
+	 * -EMFILE, -ENOMEM, -EIO. */
 	int (*open)(int dirfd, const char *name, struct logdev **ret_dev);
 
 	/* Appends the pieces as one unit; durable when it returns 0. -ENOSPC changes nothing.
@@ -57,6 +59,9 @@ struct logdev_ops {
 };
 
 extern const struct logdev_ops logdev_pmemlog_ops;
+/* The same pools, for reading where nothing can be written: logdev_readonly.c. What would change
+ * one is -EROFS. */
+extern const struct logdev_ops logdev_readonly_ops;
 
 /* Smallest pool mkfs.kvfs makes. */
 #define LOGDEV_SIZE_MIN (8ULL << 20)

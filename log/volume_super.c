@@ -9,6 +9,7 @@
 #include "common/byteorder.h"
 #include "common/crc32c.h"
 #include "common/io.h"
+#include "common/utf8.h"
 #include "log/volume_format.h"
 
 #include <errno.h>
@@ -63,25 +64,6 @@ void volume_super_encode(const struct volume_super *s, uint8_t out[VOLUME_SUPER_
 	put_be32(out + offsetof(struct volume_media, checksum), super_checksum(out));
 }
 
-/* Length of the UTF-8 sequence at p (1 to 4), 0 when it is none or a control character. */
-static size_t utf8_sequence_bytes(const unsigned char *p, size_t len)
-{
-	size_t want = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 :
-		      p[0] < 0xf5 ? 4 : 0;
-
-	if (want == 0 || want > len || p[0] < 0x20 || p[0] == 0x7f)
-		return 0;
-	for (size_t i = 1; i < want; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	if ((p[0] == 0xc2 && p[1] < 0xa0) || (p[0] == 0xe0 && p[1] < 0xa0) ||
-	    (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf0 && p[1] < 0x90) ||
-	    (p[0] == 0xf4 && p[1] >= 0x90))
-		return 0;
-	return want;
-}
-
 bool volume_label_valid(const char *label, size_t len)
 {
 	const unsigned char *p = (const unsigned char *)label;
@@ -91,7 +73,7 @@ bool volume_label_valid(const char *label, size_t len)
 	while (len > 0) {
 		size_t n = utf8_sequence_bytes(p, len);
 
-		if (n == 0)
+		if (n == 0 || p[0] < 0x20 || p[0] == 0x7f || (p[0] == 0xc2 && p[1] < 0xa0))
 			return false;
 		p += n;
 		len -= n;

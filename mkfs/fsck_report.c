@@ -3,8 +3,10 @@
 #include "mkfs/fsck_internal.h"
 
 #include "common/diag.h"
+#include "common/json_text.h"
 #include "common/units.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +15,8 @@
 static void finding_add(struct fsck *f, const char *kind, const struct fsck_place *p,
 			const char *text, bool repairable)
 {
-	json_t *j = json_pack("{s:s, s:s, s:s}", "kind", kind, "file", p->file, "text", text);
+	json_t *j = json_pack("{s:s, s:o, s:o}", "kind", kind, "file", json_text(p->file), "text",
+			      json_text(text));
 
 	if (!j)
 		return;
@@ -73,7 +76,7 @@ void fsck_repaired(struct fsck *f, int err, const char *what)
 	f->left--;
 	f->corrected++;
 	json_object_set_new(last, "repaired", json_true());
-	json_object_set_new(last, "repair", json_string(what));
+	json_object_set_new(last, "repair", json_text(what));
 	if (!f->json)
 		printf("  repaired: %s\n", what);
 }
@@ -146,12 +149,14 @@ static void summary_json(struct fsck *f)
 	}
 	for (int i = 0; i < f->ckpt_count; i++)
 		json_array_append_new(ckpts, ckpt_json(&f->ckpts[i]));
-	j = json_pack("{s:s, s:O, s:i, s:i, s:i, s:o, s:o, s:i}", "volume", f->path, "findings",
-		      f->findings, "corrected", f->corrected, "uncorrected", f->left, "notes",
-		      f->notes, "log", pools, "checkpoints", ckpts, "exit_status",
+	j = json_pack("{s:o, s:O, s:i, s:i, s:i, s:o, s:o, s:i}", "volume", json_text(f->path),
+		      "findings", f->findings, "corrected", f->corrected, "uncorrected", f->left,
+		      "notes", f->notes, "log", pools, "checkpoints", ckpts, "exit_status",
 		      fsck_exit_status(f));
-	if (!j)
+	if (!j) {
+		fsck_fail(f, "the report", -ENOMEM);
 		return;
+	}
 	if (f->super_valid) {
 		json_object_set_new(j, "uuid",
 				    json_string(volume_uuid_format(f->super.uuid, uuid)));

@@ -88,6 +88,19 @@ works "signals ignored"
 expect 1 sh -c "trap '' CHLD; exec '$KVFS' mount -o arena=64M '$tmp/none' '$tmp/m'"
 one_line "no such directory"
 
+# no /dev/null
+if unshare -m mount -t tmpfs none /dev 2>/dev/null; then
+	for closed in '' '<&- >&-' '<&- >&- 2>&-'; do
+		for program in "$KVFS" "$MKFS" "$FSCK"; do
+			unshare -m sh -c "mount -t tmpfs none /dev && exec '$program' -V $closed" ||
+				fail "$program with $closed and without /dev/null gave $?"
+		done
+	done
+	# $tmp may lie in /dev/shm
+	(cd "$tmp" && expect 0 unshare -m sh -c \
+		"mount -t tmpfs none /dev && exec '$FSCK' v <&-") || exit 1
+fi
+
 # no /proc
 if unshare -m umount -l /proc 2>/dev/null; then
 	expect 1 unshare -m sh -c \

@@ -13,10 +13,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -84,6 +86,61 @@ static struct logdev *make_pool(void)
 	ck_assert_int_eq(OPS->open(dirfd_, "p", &dev), 0);
 	return dev;
 }
+
+/* What the process may not do is no fault of the medium, nor a full disk. */
+START_TEST(limits_are_told_apart)
+{
+	struct rlimit files, none, size, small;
+	struct logdev *dev = NULL;
+	int lowest;
+
+	OPS->close(make_pool());
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+	lowest = dup(dirfd_);
+	ck_assert_int_ge(lowest, 0);
+	close(lowest);
+	none = (struct rlimit){ (rlim_t)lowest, files.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	ck_assert_int_eq(OPS->open(dirfd_, "p", &dev), -EMFILE);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &size), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	small = (struct rlimit){ POOL_BYTES / 2, size.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	ck_assert_int_eq(OPS->create(dirfd_, "log.0", POOL_BYTES), -EFBIG);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &size), 0);
+	ck_assert_int_ne(faccessat(dirfd_, "log.0", F_OK, 0), 0);
+}
+END_TEST
+
+START_TEST(a_pool_is_read_without_writing)
+{
+	struct iovec iov = { "abcdefg", 7 };
+	struct logdev *dev = make_pool(), *ro = NULL;
+	uint64_t capacity = OPS->capacity(dev);
+	int fd;
+
+	ck_assert_int_eq(OPS->append(dev, &iov, 1), 0);
+	OPS->close(dev);
+	ck_assert_int_eq(logdev_readonly_ops.open(dirfd_, "p", &ro), 0);
+	ck_assert_uint_eq(logdev_readonly_ops.used(ro), 7);
+	ck_assert_uint_eq(logdev_readonly_ops.capacity(ro), capacity);
+	logdev_readonly_ops.forget(ro, 7);
+	ck_assert_mem_eq(logdev_readonly_ops.base(ro), "abcdefg", 7);
+	ck_assert_int_eq(logdev_readonly_ops.append(ro, &iov, 1), -EROFS);
+	ck_assert_int_eq(logdev_readonly_ops.rewind(ro), -EROFS);
+	logdev_readonly_ops.close(ro);
+
+	ck_assert_int_eq(logdev_readonly_ops.open(dirfd_, "log.0", &ro), -ENOENT);
+	fd = openat(dirfd_, "p", O_RDWR);
+	ck_assert_int_eq(ftruncate(fd, POOL_BYTES / 2), 0); /* shorter than it says */
+	ck_assert_int_eq(logdev_readonly_ops.open(dirfd_, "p", &ro), -EBADMSG);
+	ck_assert_int_eq(ftruncate(fd, 100), 0);
+	ck_assert_int_eq(logdev_readonly_ops.open(dirfd_, "p", &ro), -EBADMSG);
+	close(fd);
+}
+END_TEST
 
 START_TEST(append_survives_close)
 {
@@ -348,9 +405,11 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, append_survives_close);
+	tcase_add_test(t, a_pool_is_read_without_writing);
 	tcase_add_test(t, full_pool_changes_nothing);
 	tcase_add_test(t, many_pieces);
 	tcase_add_test(t, create_and_open_errors);
+	tcase_add_test(t, limits_are_told_apart);
 	tcase_add_test(t, lost_msync_is_noticed);
 	tcase_add_test(t, lost_msync_of_rewind_is_noticed);
 	tcase_add_test(t, forget_drops_resident_pages_only);
