@@ -73,6 +73,8 @@ struct link_sender {
 	/* a lane is dead: nothing is posted until it is made anew; since then */
 	bool suspended;
 	uint64_t suspended_ns;
+	/* of the batch that failed: some of it may have gone; 0: none did */
+	uint64_t perhaps_lsn, perhaps_head;
 	/* notices on each lane since it was made, modulo 2^32 */
 	uint32_t posted[TRANSPORT_LANES_MAX];
 	bool unacked;           /* since_ns and since_lsn hold */

@@ -87,12 +87,15 @@ static unsigned link_batch_post_locked(struct link *l, unsigned n)
 	link_metrics_post(&l->times, s->next_lsn + n - 1, n, now);
 	taken = l->tops->post(l->ep, s->lane, s->posts, n);
 	link_metrics_posted(&l->times, s->next_lsn + n - 1, n, taken < 0 ? 0 : (unsigned)taken);
-	if (taken == -ENOTCONN && link_replace_can(l))
+	if (taken == -ENOTCONN && link_replace_can(l)) {
 		/* Some of it may have gone: nothing more until the mirror says what it has. */
 		link_suspend_locked(s, now);
-	else if (taken < 0)
+		s->perhaps_lsn = s->next_lsn + n - 1;
+		s->perhaps_head = s->head_after[n - 1];
+	} else if (taken < 0) {
 		/* An error ends the session: the link's thread looks for it. */
 		s->err = taken;
+	}
 	if (taken <= 0)
 		return 0;
 	s->posted[s->lane] += (unsigned)taken;
@@ -212,6 +215,7 @@ void link_send_begin(struct link *l, uint64_t next_lsn)
 	for (unsigned i = 0; i < TRANSPORT_LANES_MAX; i++)
 		atomic_store_explicit(&l->lane_lsn[i], 0, memory_order_relaxed);
 	memset(s->posted, 0, sizeof(s->posted));
+	s->perhaps_lsn = s->perhaps_head = 0;
 	s->unacked = s->waiting = s->suspended = false;
 	s->err = 0;
 	atomic_store_explicit(&s->behind, true, memory_order_relaxed);
@@ -233,6 +237,13 @@ void link_send_end(struct link *l)
 	link_unlock(l);
 }
 
+static bool link_covers_locked(const struct link_sender *s, uint64_t lsn, uint64_t ring_pos)
+{
+	return (lsn < s->next_lsn || lsn <= s->perhaps_lsn) &&
+	       (ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed) ||
+		ring_pos <= s->perhaps_head);
+}
+
 void link_send_suspend(struct link *l, uint32_t *ret_posted)
 {
 	struct link_sender *s = &l->send;
@@ -250,9 +261,9 @@ int link_send_resume(struct link *l, uint64_t lanes, uint64_t lsn, uint64_t ring
 
 	pthread_mutex_lock(&l->send_lock);
 	/* that the mirror has freed what lies before is known: lanes_ready_decode */
-	if (lsn < s->next_lsn &&
-	    ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed)) {
+	if (link_covers_locked(s, lsn, ring_pos)) {
 		err = 0;
+		s->perhaps_lsn = s->perhaps_head = 0;
 		s->next_lsn = lsn + 1;
 		atomic_store_explicit(&s->ring_head, ring_pos, memory_order_relaxed);
 		atomic_store(&l->sent_lsn, lsn);
@@ -394,8 +405,7 @@ bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos)
 		return true;
 	/* It may be faster than the post it answers was in counting. */
 	pthread_mutex_lock(&l->send_lock);
-	covers = lsn < s->next_lsn &&
-		 ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed);
+	covers = link_covers_locked(s, lsn, ring_pos);
 	link_unlock(l);
 	return covers;
 }
