@@ -175,6 +175,7 @@ static void collect_link(struct node *n, unsigned i, const struct link_stats *s)
 		[NL_RESYNC_RATE] = s->resync_rate_bytes,
 		[NL_LANES] = s->lanes,
 		[NL_LANES_DOWN] = s->lanes_down,
+		[NL_LANES_REPLACED] = s->lanes_replaced,
 		[NL_LANES_ACTIVE] = s->lanes_active,
 		[NL_LANES_DRAINING] = s->lanes_draining,
 		[NL_RTT] = s->rtt_ns,

@@ -148,6 +148,8 @@ const struct metrics_def node_link_metric_defs[NL_COUNT] = {
 	LINK_GAUGE(NL_LANES_DRAINING, "kvfs_mirror_lanes_draining",
 		"Lanes that get no new records and wait for the last acknowledgements."),
 	LINK_COUNTER(NL_LANES_DOWN, "kvfs_mirror_lanes_down_total", "Lanes that failed."),
+	LINK_COUNTER(NL_LANES_REPLACED, "kvfs_mirror_lanes_replaced_total",
+		"Of those, lanes made anew within their session."),
 	LINK_GAUGE_NS(NL_RTT, "kvfs_mirror_round_trip_seconds",
 		"Round trip of the last heartbeat."),
 	LINK_GAUGE(NL_HELD_FROM, "kvfs_mirror_held_from_lsn",

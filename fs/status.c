@@ -102,6 +102,7 @@ static const struct status_figure status_link[] = {
 	{ "lanes_active", "kvfs_mirror_lanes_active", false },
 	{ "lanes_draining", "kvfs_mirror_lanes_draining", false },
 	{ "lanes_down", "kvfs_mirror_lanes_down_total", false },
+	{ "lanes_replaced", "kvfs_mirror_lanes_replaced_total", false },
 	{ "rtt_ns", "kvfs_mirror_round_trip_seconds", false },
 	{ NULL, NULL, false },
 };

@@ -12,6 +12,7 @@
  * link_transport.c  which transport: what the address says, or what both ends have
  * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
  *                 from the log
+ * link_replace.c  lanes that died are made anew
  * link_load.c     what the mirror says of its own load
  * link_metrics.c  how long acknowledgements take, retries
  * primary_knobs.c  what may be changed while links run
@@ -69,6 +70,13 @@ struct link_sender {
 	_Atomic uint64_t ring_head;
 	uint64_t window_records;
 	unsigned lanes, lane;   /* lane: of the last batch */
+	/* a lane is dead: nothing is posted until it is made anew; since then */
+	bool suspended;
+	uint64_t suspended_ns;
+	/* of the batch that failed: some of it may have gone; 0: none did */
+	uint64_t perhaps_lsn, perhaps_head;
+	/* notices on each lane since it was made, modulo 2^32 */
+	uint32_t posted[TRANSPORT_LANES_MAX];
 	bool unacked;           /* since_ns and since_lsn hold */
 	uint64_t since_ns;      /* since_lsn is unacknowledged since then */
 	uint64_t since_lsn;
@@ -103,6 +111,14 @@ struct link_load {
 	uint64_t silent_since_ns; /* heard, or the transport was told, or the session began */
 };
 
+/* Lanes to be made anew; dead is who has ep's, the rest the link's thread's. */
+struct link_replace {
+	uint64_t dead;        /* bit a lane whose end was reported */
+	uint32_t generation;  /* of the last made anew in this session */
+	unsigned count;       /* since counted_since_ns */
+	uint64_t counted_since_ns;
+};
+
 enum link_owner { LINK_OWN, LINK_LENT, LINK_BORROWED };
 
 struct link {
@@ -133,6 +149,8 @@ struct link {
 	/* Session; set up and torn down by the link's thread while no post can run. */
 	const struct transport_ops *tops;
 	struct transport_ep *ep;
+	int control_fd;
+	struct link_replace replace;
 	struct commit_link *commit_link;
 	struct handshake_welcome welcome;
 	bool in_sync, joining;
@@ -165,7 +183,7 @@ struct link {
 	_Atomic uint64_t ring_freed, acked_lsn, applied_lsn, sent_lsn;
 	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
 	_Atomic uint64_t resync_done, resync_total, resync_rate, rtt_ns;
-	_Atomic unsigned lanes, lanes_down;
+	_Atomic unsigned lanes, lanes_down, lanes_replaced;
 	/* the last record posted on it; written under send_lock */
 	_Atomic uint64_t lane_lsn[TRANSPORT_LANES_MAX];
 
@@ -189,6 +207,20 @@ int link_session_run(struct link *l, int fd);
 
 /* Takes what came, waiting up to timeout_ns for it. -errno: the session is over. Whoever has ep. */
 int link_session_poll(struct link *l, uint64_t timeout_ns);
+
+/* An acknowledgement, wherever it came. -errno: it is nonsense. Whoever has ep. */
+struct ack;
+int link_session_ack(struct link *l, const struct ack *a);
+
+/* link_replace.c. can: at all. note: a LANE_DOWN came; false: this one ends the session. knows:
+ * that all lanes are dead. overdue: posts have failed for so long, and no lane was reported. Whoever
+ * has ep. */
+bool link_replace_can(const struct link *l);
+bool link_replace_note(struct link *l, const struct transport_event *ev);
+bool link_replace_knows(const struct link *l);
+bool link_replace_overdue(const struct link *l, uint64_t suspended_ns);
+/* Makes the dead lanes anew. -errno, with last_error: the session ends. The link's thread. */
+int link_replace(struct link *l);
 
 /* link_lend.c. lend: for at most timeout_ns, or until it comes back; *ret_err: what a borrower met,
  * or 0; false: somebody has to wait for what is on its way. The link's thread. recall: any thread.
@@ -217,6 +249,10 @@ void link_send_end(struct link *l);
 /* Sends from the log what the leader could not, as far as ring, window and credits allow. */
 int link_send_pump(struct link *l);
 extern const struct commit_link_ops link_commit_ops;
+/* Nothing is posted from now on; how much was, of each lane. resume: lanes are new; sends again,
+ * from the log, what follows lsn, whose place is followed by ring_pos. -EPROTO: that can't be. */
+void link_send_suspend(struct link *l, uint32_t *ret_posted);
+int link_send_resume(struct link *l, uint64_t lanes, uint64_t lsn, uint64_t ring_pos);
 /* A notice without bytes, on the next lane. False: no credit just now. */
 bool link_send_notice(struct link *l, uint32_t imm);
 /* The same for what the mirror is told of its being in sync: always on one lane, so that it stays
@@ -230,6 +266,7 @@ struct link_ages {
 	uint64_t unacked_ns; /* sent, and not acknowledged */
 	uint64_t unsent_ns;  /* in the log, and not sent: no credits, no room in the ring */
 	uint64_t stuck_ns;   /* no record at all could be sent though the log has some */
+	uint64_t suspended_ns; /* a lane failed a post */
 };
 /* Error of an earlier post, or 0. The link's thread, now and then. */
 int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns,

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 
 #include <errno.h>
+#include <string.h>
 
 static uint64_t link_round_unit(uint64_t bytes)
 {
@@ -65,6 +66,14 @@ static unsigned link_next_lane_locked(struct link *l)
 	return s->lane;
 }
 
+static void link_suspend_locked(struct link_sender *s, uint64_t now_ns)
+{
+	if (!s->suspended)
+		s->suspended_ns = now_ns;
+	s->suspended = true;
+	atomic_store(&s->behind, true); /* with owner: link_lend.c */
+}
+
 /* Posts the n records of the batch. Returns how many went. */
 static unsigned link_batch_post_locked(struct link *l, unsigned n)
 {
@@ -78,11 +87,18 @@ static unsigned link_batch_post_locked(struct link *l, unsigned n)
 	link_metrics_post(&l->times, s->next_lsn + n - 1, n, now);
 	taken = l->tops->post(l->ep, s->lane, s->posts, n);
 	link_metrics_posted(&l->times, s->next_lsn + n - 1, n, taken < 0 ? 0 : (unsigned)taken);
-	/* An error ends the session: the link's thread looks for it. */
-	if (taken < 0)
+	if (taken == -ENOTCONN && link_replace_can(l)) {
+		/* Some of it may have gone: nothing more until the mirror says what it has. */
+		link_suspend_locked(s, now);
+		s->perhaps_lsn = s->next_lsn + n - 1;
+		s->perhaps_head = s->head_after[n - 1];
+	} else if (taken < 0) {
+		/* An error ends the session: the link's thread looks for it. */
 		s->err = taken;
+	}
 	if (taken <= 0)
 		return 0;
+	s->posted[s->lane] += (unsigned)taken;
 	for (int i = 0; i < taken; i++)
 		bytes += s->bytes[i];
 	atomic_store_explicit(&s->ring_head, s->head_after[taken - 1], memory_order_relaxed);
@@ -198,7 +214,9 @@ void link_send_begin(struct link *l, uint64_t next_lsn)
 	s->lane = 0;
 	for (unsigned i = 0; i < TRANSPORT_LANES_MAX; i++)
 		atomic_store_explicit(&l->lane_lsn[i], 0, memory_order_relaxed);
-	s->unacked = s->waiting = false;
+	memset(s->posted, 0, sizeof(s->posted));
+	s->perhaps_lsn = s->perhaps_head = 0;
+	s->unacked = s->waiting = s->suspended = false;
 	s->err = 0;
 	atomic_store_explicit(&s->behind, true, memory_order_relaxed);
 	s->streaming = true;
@@ -217,6 +235,46 @@ void link_send_end(struct link *l)
 	/* nothing of it is on its way any more */
 	atomic_store(&l->sent_lsn, atomic_load_explicit(&l->acked_lsn, memory_order_relaxed));
 	link_unlock(l);
+}
+
+static bool link_covers_locked(const struct link_sender *s, uint64_t lsn, uint64_t ring_pos)
+{
+	return (lsn < s->next_lsn || lsn <= s->perhaps_lsn) &&
+	       (ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed) ||
+		ring_pos <= s->perhaps_head);
+}
+
+void link_send_suspend(struct link *l, uint32_t *ret_posted)
+{
+	struct link_sender *s = &l->send;
+
+	pthread_mutex_lock(&l->send_lock);
+	link_suspend_locked(s, clock_mono_ns());
+	memcpy(ret_posted, s->posted, sizeof(s->posted));
+	link_unlock(l);
+}
+
+int link_send_resume(struct link *l, uint64_t lanes, uint64_t lsn, uint64_t ring_pos)
+{
+	struct link_sender *s = &l->send;
+	int err = -EPROTO;
+
+	pthread_mutex_lock(&l->send_lock);
+	/* that the mirror has freed what lies before is known: lanes_ready_decode */
+	if (link_covers_locked(s, lsn, ring_pos)) {
+		err = 0;
+		s->perhaps_lsn = s->perhaps_head = 0;
+		s->next_lsn = lsn + 1;
+		atomic_store_explicit(&s->ring_head, ring_pos, memory_order_relaxed);
+		atomic_store(&l->sent_lsn, lsn);
+		s->suspended = false;
+		l->read_len = l->read_pos = 0;
+	}
+	for (unsigned i = 0; i < s->lanes; i++)
+		if (lanes & 1ULL << i)
+			s->posted[i] = 0;
+	link_unlock(l);
+	return err;
 }
 
 /* Reads records from next_lsn on into read_buf, unless it holds them. -EAGAIN: the log
@@ -245,7 +303,7 @@ static int link_pump_batch_locked(struct link *l)
 	unsigned count = 0, taken, max = link_batch_max(l);
 	size_t pos = l->read_pos, bytes;
 
-	if (l->read_lsn != s->next_lsn)
+	if (l->read_lsn != s->next_lsn || s->suspended)
 		return 0;
 	while (count < max && pos < l->read_len) {
 		if (record_peek_bytes(l->read_buf + pos, l->read_len - pos, &bytes) < 0 ||
@@ -272,8 +330,10 @@ static bool link_pump_behind(struct link *l, uint64_t *ret_next_lsn)
 
 	l->pump_wanted = false;
 	pthread_mutex_lock(&l->send_lock);
-	behind = l->send.next_lsn <= oplog_last_lsn(l->primary->log);
-	atomic_store_explicit(&l->send.behind, behind, memory_order_relaxed);
+	/* suspended: it stays behind, but just now nothing is to be done about it */
+	behind = !l->send.suspended && l->send.next_lsn <= oplog_last_lsn(l->primary->log);
+	if (!l->send.suspended)
+		atomic_store_explicit(&l->send.behind, behind, memory_order_relaxed);
 	*ret_next_lsn = l->send.next_lsn;
 	link_unlock(l);
 	return behind;
@@ -312,10 +372,12 @@ bool link_send_sync(struct link *l, bool in_sync)
 {
 	struct transport_post post = { .imm = in_sync ? REPL_IMM_IN_SYNC : REPL_IMM_OUT_OF_SYNC,
 				       .control = true };
+	struct link_sender *s = &l->send;
 	int taken;
 
 	pthread_mutex_lock(&l->send_lock);
 	taken = l->tops->post(l->ep, REPL_SYNC_LANE, &post, 1);
+	s->posted[REPL_SYNC_LANE] += taken == 1;
 	link_unlock(l);
 	return taken == 1;
 }
@@ -323,10 +385,12 @@ bool link_send_sync(struct link *l, bool in_sync)
 bool link_send_notice(struct link *l, uint32_t imm)
 {
 	struct transport_post post = { .imm = imm, .control = true };
+	struct link_sender *s = &l->send;
 	int taken;
 
 	pthread_mutex_lock(&l->send_lock);
 	taken = l->tops->post(l->ep, link_next_lane_locked(l), &post, 1);
+	s->posted[s->lane] += taken == 1;
 	link_unlock(l);
 	return taken == 1;
 }
@@ -341,8 +405,7 @@ bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos)
 		return true;
 	/* It may be faster than the post it answers was in counting. */
 	pthread_mutex_lock(&l->send_lock);
-	covers = lsn < s->next_lsn &&
-		 ring_pos <= atomic_load_explicit(&s->ring_head, memory_order_relaxed);
+	covers = link_covers_locked(s, lsn, ring_pos);
 	link_unlock(l);
 	return covers;
 }
@@ -387,6 +450,7 @@ int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns, struct 
 		.unacked_ns = link_age(s->unacked, s->since_ns, now_ns),
 		.unsent_ns = link_age(s->waiting, s->waiting_since_ns, now_ns),
 		.stuck_ns = link_age(s->waiting, s->stuck_since_ns, now_ns),
+		.suspended_ns = link_age(s->suspended, s->suspended_ns, now_ns),
 	};
 	err = s->err;
 	link_unlock(l);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection to a mirror, from the handshake to its end, all on the link's thread (link.h). A
- * lost lane ends it: posts on that lane may be gone, and the next handshake says from which LSN to
- * send again.
+ * One connection to a mirror, from the handshake to its end, all on the link's thread (link.h).
+ * Where a lost lane can't be made anew (link_replace.c) it ends it: posts on that lane may be gone,
+ * and the next handshake says from which LSN to send again.
  */
 #include "replication/link.h"
 
@@ -150,6 +150,7 @@ static int session_begin(struct link *l)
 	int err;
 
 	l->in_sync = l->told_sync = false;
+	l->replace = (struct link_replace){ .dead = 0 };
 	l->last_ack = (struct ack){ .received_lsn = last_lsn, .durable_lsn = last_lsn };
 	l->beats_sent = l->beats_seen = 0;
 	l->last_heard_ns = clock_mono_ns();
@@ -262,36 +263,41 @@ static bool session_ack_makes_sense(struct link *l, const struct ack *a)
 	       link_send_covers(l, a->received_lsn, a->ring_freed);
 }
 
+int link_session_ack(struct link *l, const struct ack *a)
+{
+	bool in_memory;
+
+	if (!session_ack_makes_sense(l, a))
+		return link_fail(l, -EPROTO,
+				 "the mirror acknowledges nonsense (LSN %llu, ring position %llu)",
+				 (unsigned long long)a->received_lsn,
+				 (unsigned long long)a->ring_freed);
+	l->last_ack = *a;
+	if (a->heartbeats > l->beats_seen && a->heartbeats == l->beats_sent)
+		atomic_store_explicit(&l->rtt_ns, clock_mono_ns() - l->last_beat_ns,
+				      memory_order_relaxed);
+	l->beats_seen = a->heartbeats;
+	atomic_store_explicit(&l->applied_lsn, a->applied_lsn, memory_order_relaxed);
+	atomic_store_explicit(&l->ring_freed, a->ring_freed, memory_order_release);
+	/* before the window moves: an LSN may only take the place of one that is no longer held */
+	link_keep_release(l, a->received_lsn);
+	atomic_store_explicit(&l->acked_lsn, a->durable_lsn, memory_order_release);
+	in_memory = commit_protocol_of(l->primary->commit) == COMMIT_PROTOCOL_B;
+	link_metrics_acked(&l->times, in_memory ? a->received_lsn : a->durable_lsn,
+			   l->last_heard_ns);
+	commit_link_ack(l->commit_link, a->received_lsn, a->durable_lsn);
+	return 0;
+}
+
 static int session_take_ack(struct link *l)
 {
 	uint64_t bytes;
 	const uint8_t *window = l->tops->window(l->ep, &bytes);
 	struct ack a;
-	bool in_memory;
 
 	/* An earlier notice of this poll may have brought us past this
 	 * one's acknowledgement already. */
-	if (!ack_scan(window, l->last_ack.sequence, &a))
-		return 0;
-	if (!session_ack_makes_sense(l, &a))
-		return link_fail(l, -EPROTO,
-				 "the mirror acknowledges nonsense (LSN %llu, ring position %llu)",
-				 (unsigned long long)a.received_lsn,
-				 (unsigned long long)a.ring_freed);
-	l->last_ack = a;
-	if (a.heartbeats > l->beats_seen && a.heartbeats == l->beats_sent)
-		atomic_store_explicit(&l->rtt_ns, clock_mono_ns() - l->last_beat_ns,
-				      memory_order_relaxed);
-	l->beats_seen = a.heartbeats;
-	atomic_store_explicit(&l->applied_lsn, a.applied_lsn, memory_order_relaxed);
-	atomic_store_explicit(&l->ring_freed, a.ring_freed, memory_order_release);
-	/* before the window moves: an LSN may only take the place of one that is no longer held */
-	link_keep_release(l, a.received_lsn);
-	atomic_store_explicit(&l->acked_lsn, a.durable_lsn, memory_order_release);
-	in_memory = commit_protocol_of(l->primary->commit) == COMMIT_PROTOCOL_B;
-	link_metrics_acked(&l->times, in_memory ? a.received_lsn : a.durable_lsn, l->last_heard_ns);
-	commit_link_ack(l->commit_link, a.received_lsn, a.durable_lsn);
-	return 0;
+	return ack_scan(window, l->last_ack.sequence, &a) ? link_session_ack(l, &a) : 0;
 }
 
 static int session_notice(struct link *l, const struct transport_event *ev)
@@ -313,9 +319,12 @@ static int session_lane_down(struct link *l, const struct transport_event *ev)
 {
 	const char *why = l->tops->lane_why ? l->tops->lane_why(l->ep, ev->lane) : NULL;
 
+	int err;
+
 	atomic_fetch_add_explicit(&l->lanes_down, 1, memory_order_relaxed);
-	return link_fail(l, -ENOTCONN, "lane %u failed: %s", ev->lane,
-			 why ? why : strerror(-ev->err));
+	err = link_fail(l, -ENOTCONN, "lane %u failed: %s", ev->lane,
+			why ? why : strerror(-ev->err));
+	return link_replace_note(l, ev) ? 0 : err;
 }
 
 static int session_event(struct link *l, const struct transport_event *ev)
@@ -326,6 +335,8 @@ static int session_event(struct link *l, const struct transport_event *ev)
 	case TRANSPORT_EVENT_LANE_DOWN:
 		return session_lane_down(l, ev);
 	case TRANSPORT_EVENT_PEER_DOWN:
+		if (link_replace_knows(l))
+			return 0; /* whether it is more than that the control connection tells */
 		return link_fail(l, -ENOTCONN, "the connection failed: %s", strerror(-ev->err));
 	case TRANSPORT_EVENT_WRITABLE:
 		return 0;
@@ -345,6 +356,8 @@ static int session_tick(struct link *l, uint64_t now)
 	verbs_devices_attend();
 	if (err)
 		return link_fail(l, err, "cannot post: %s", strerror(-err));
+	if (link_replace_overdue(l, ages.suspended_ns))
+		return link_fail(l, -ENOTCONN, "a lane takes no posts");
 	if (now - l->last_heard_ns > half)
 		return link_fail(l, -ETIMEDOUT, "the mirror is silent");
 	if (ages.unacked_ns > half || ages.unsent_ns > half)
@@ -416,6 +429,12 @@ static int session_loop(struct link *l)
 	while (!err) {
 		uint64_t now, wait_ns = SESSION_TICK_NS;
 
+		if (l->replace.dead) {
+			err = link_replace(l);
+			if (err)
+				return session_stopping(l) ? -ECANCELED : err;
+			continue;
+		}
 		if (link_send_wanted(l)) {
 			err = session_pump(l);
 			if (err)
@@ -461,6 +480,7 @@ static int session_run(struct link *l, int fd)
 	bool resync = false;
 	int err;
 
+	l->control_fd = fd;
 	link_set_state(l, LINK_HANDSHAKE);
 	link_transport_choose(l);
 	if (!l->tops)

@@ -10,13 +10,16 @@
  * mirror_session.c  "kv-mirror": welcome, resync, lanes, the poll loop, acknowledgements
  * mirror_rx.c       notice → checked record → LSN order
  * mirror_apply.c    run → log → store
+ * mirror_replace.c  lanes that died are made anew
  * mirror_load.c     what the primary is told of our load
  *
  * lock guards what the two threads share; it is a leaf and never held over a call out. All else is
  * kv-mirror's.
  */
 #include "replication/ack.h"
+#include "replication/control.h"
 #include "replication/handshake.h"
+#include "replication/lanes.h"
 #include "replication/load.h"
 #include "replication/mirror.h"
 #include "replication/transport.h"
@@ -66,6 +69,18 @@ struct mirror_run {
 struct mirror_load {
 	uint64_t told_ns, cpu_ns, most_lag, most_ring, sequence;
 	uint8_t buf[sizeof(struct repl_load)];
+};
+
+/* Lanes to be made anew. */
+struct mirror_replace {
+	int fd;                   /* the control connection; -1: it is gone */
+	uint64_t dead;            /* bit a lane whose end was reported */
+	uint64_t deadline_ns;     /* by when they must be; while dead or asked */
+	uint32_t generation;      /* of the last made anew in this session */
+	bool asked;               /* the primary said lost, and we have not answered */
+	struct lanes_lost lost;
+	uint32_t taken[TRANSPORT_LANES_MAX]; /* notices on each since it was made, modulo 2^32 */
+	struct control_reader reader;
 };
 
 struct mirror {
@@ -125,6 +140,7 @@ struct mirror {
 	struct mirror_slot *slots;       /* REPL_WINDOW_RECORDS, by LSN */
 	struct mirror_run run;
 	struct mirror_load load;
+	struct mirror_replace replace;
 	/* one a sequence number, as the window's slots: a transport may read them
 	 * after post returned */
 	uint8_t ack_bufs[REPL_ACK_SLOTS][sizeof(struct repl_ack)];
@@ -168,16 +184,28 @@ int mirror_promise_refused(struct mirror *m, const struct mirror_caller *c, cons
 void *mirror_thread(void *arg);
 /* Sends the acknowledgement as things stand; when nobody takes it, ack_due stays. */
 void mirror_ack_send(struct mirror *m);
+/* Things as they stand; it has the next sequence number, which is taken when it is sent. */
+struct ack mirror_ack_make(const struct mirror *m);
 
 /* mirror_rx.c. Errors end the session: -EBADMSG, -EPROTO, -ESTALE, with last_error set. */
 void mirror_rx_reset(struct mirror *m);
 int mirror_rx_notice(struct mirror *m, uint32_t imm);
+/* Forgets the records that wait for others: they come again. */
+void mirror_rx_forget(struct mirror *m);
 /* Moves what is in order now from the window to the run. */
 int mirror_rx_pull(struct mirror *m);
 
 /* mirror_apply.c: logs, acknowledges and applies the run, if there is one. 0 also when the log has
  * no room for now (stalled_since_ns is set). Errors as above; -EIO after mirror_fail_for_good. */
 int mirror_flush(struct mirror *m);
+
+/* mirror_replace.c. note: a LANE_DOWN came; false: this one ends the session. knows: that all lanes
+ * are dead. attend: each round; what the primary says, and what is to be done. -errno: the session
+ * is over, with last_error set. */
+void mirror_replace_begin(struct mirror *m, int fd);
+bool mirror_replace_note(struct mirror *m, const struct transport_event *ev);
+bool mirror_replace_knows(const struct mirror *m);
+int mirror_replace_attend(struct mirror *m, bool idle);
 
 /* mirror_load.c. note: before a flush, while the ring is fullest. tell: once in MIRROR_LOAD_NS. */
 void mirror_load_begin(struct mirror *m);

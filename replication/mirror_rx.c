@@ -11,9 +11,14 @@
 #include <errno.h>
 #include <string.h>
 
-void mirror_rx_reset(struct mirror *m)
+void mirror_rx_forget(struct mirror *m)
 {
 	memset(m->slots, 0, sizeof(*m->slots) * REPL_WINDOW_RECORDS);
+}
+
+void mirror_rx_reset(struct mirror *m)
+{
+	mirror_rx_forget(m);
 	m->run.count = 0;
 	m->run.bytes = 0;
 	m->run.copied = 0;

@@ -31,17 +31,22 @@ static bool mirror_leaving(const struct mirror *m)
 	return atomic_load_explicit(&m->leave, memory_order_acquire);
 }
 
-void mirror_ack_send(struct mirror *m)
+struct ack mirror_ack_make(const struct mirror *m)
 {
-	uint64_t sequence = m->ack_sequence + 1;
-	struct ack a = {
-		.sequence = sequence,
+	return (struct ack){
+		.sequence = m->ack_sequence + 1,
 		.received_lsn = m->received_lsn,
 		.durable_lsn = m->durable_lsn,
 		.applied_lsn = m->applied_lsn,
 		.ring_freed = m->ring_freed,
 		.heartbeats = m->heartbeats,
 	};
+}
+
+void mirror_ack_send(struct mirror *m)
+{
+	struct ack a = mirror_ack_make(m);
+	uint64_t sequence = a.sequence;
 	uint8_t *buf = m->ack_bufs[sequence % REPL_ACK_SLOTS];
 	struct iovec iov = { .iov_base = buf, .iov_len = sizeof(struct repl_ack) };
 	struct transport_post post = {
@@ -285,20 +290,26 @@ static int mirror_lane_down(struct mirror *m, const struct transport_event *ev)
 {
 	const char *why = m->tops->lane_why ? m->tops->lane_why(m->ep, ev->lane) : NULL;
 
+	int err;
+
 	if (m->goodbye)
 		return 0;
-	return mirror_fail(m, -ENOTCONN, "lane %u failed: %s", ev->lane,
-			   why ? why : strerror(-ev->err));
+	err = mirror_fail(m, -ENOTCONN, "lane %u failed: %s", ev->lane,
+			  why ? why : strerror(-ev->err));
+	return mirror_replace_note(m, ev) ? 0 : err;
 }
 
 static int mirror_event(struct mirror *m, const struct transport_event *ev)
 {
 	switch (ev->kind) {
 	case TRANSPORT_EVENT_NOTICE:
+		m->replace.taken[ev->lane]++;
 		return mirror_notice(m, ev->imm);
 	case TRANSPORT_EVENT_LANE_DOWN:
 		return mirror_lane_down(m, ev);
 	case TRANSPORT_EVENT_PEER_DOWN:
+		if (m->goodbye || mirror_replace_knows(m))
+			return 0; /* whether it is more than that the control connection tells */
 		return mirror_fail(m, -ENOTCONN, "the primary is gone: %s", strerror(-ev->err));
 	case TRANSPORT_EVENT_WRITABLE:
 		break;
@@ -309,7 +320,8 @@ static int mirror_event(struct mirror *m, const struct transport_event *ev)
 static int mirror_round(struct mirror *m)
 {
 	struct transport_event ev[MIRROR_EVENTS];
-	uint64_t timeout = m->stalled_since_ns || m->ack_due ? MIRROR_RETRY_NS : MIRROR_IDLE_NS;
+	uint64_t timeout = m->stalled_since_ns || m->ack_due || m->replace.dead ? MIRROR_RETRY_NS :
+										  MIRROR_IDLE_NS;
 	int n = m->tops->poll(m->ep, ev, MIRROR_EVENTS, timeout);
 	uint64_t now;
 	int err = 0, flushed;
@@ -322,8 +334,10 @@ static int mirror_round(struct mirror *m)
 	mirror_load_note(m);
 	/* Also after an error: what came before it is whole and in order. */
 	flushed = mirror_flush(m);
-	if (err || flushed)
-		return err ? err : flushed;
+	if (!err)
+		err = flushed ? flushed : mirror_replace_attend(m, n == 0);
+	if (err)
+		return err;
 	if (m->ack_due)
 		mirror_ack_send(m);
 	if (++m->rounds % MIRROR_ATTEND_ROUNDS == 0 || n == 0) {
@@ -342,7 +356,7 @@ static int mirror_round(struct mirror *m)
 	return 0;
 }
 
-static void mirror_stream(struct mirror *m)
+static void mirror_stream(struct mirror *m, int fd)
 {
 	int err = 0;
 
@@ -351,6 +365,7 @@ static void mirror_stream(struct mirror *m)
 	m->last_heard_ns = 0;
 	m->ack_due = m->goodbye = false;
 	mirror_rx_reset(m);
+	mirror_replace_begin(m, fd);
 	mirror_load_begin(m);
 	while (!err && !m->goodbye && !mirror_leaving(m))
 		err = mirror_round(m);
@@ -381,7 +396,7 @@ static void mirror_session(struct mirror *m, struct mirror_caller *c)
 	pthread_mutex_lock(&m->lock);
 	m->last_error[0] = '\0';
 	pthread_mutex_unlock(&m->lock);
-	mirror_stream(m);
+	mirror_stream(m, c->fd);
 	mirror_close_lanes(m);
 }
 

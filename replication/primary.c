@@ -203,6 +203,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 		.resync_rate_bytes = atomic_load_explicit(&l->resync_rate, memory_order_relaxed),
 		.lanes = lanes,
 		.lanes_down = atomic_load_explicit(&l->lanes_down, memory_order_relaxed),
+		.lanes_replaced = atomic_load_explicit(&l->lanes_replaced, memory_order_relaxed),
 		.lanes_active = lanes ? link_lanes_active(l, lanes) : 0,
 		.lanes_draining = link_lanes_draining(l),
 		.knobs = l->wake_ep ? l->tops->knobs : 0,

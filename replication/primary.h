@@ -111,6 +111,7 @@ struct link_stats {
 	uint64_t held_from_lsn;      /* the log is kept for it from here on; 0: it is not */
 	uint64_t pace_bytes; /* a second that it leaves to the writers; 0: they are not slowed */
 	unsigned lanes, lanes_down;
+	unsigned lanes_replaced; /* dead ones that were made anew within their session */
 	unsigned lanes_active;   /* get new records */
 	unsigned lanes_draining; /* do not, and have some that are not acknowledged */
 	unsigned knobs;          /* TRANSPORT_KNOB_*, of the session's transport */

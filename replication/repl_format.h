@@ -14,6 +14,8 @@
  *   EPOCHS     history of its log       →
  *   RESYNC_BEGIN, (FILE, DATA …) …, RESYNC_END → ← RESYNC_DONE                    (when needed)
  *   START                               →   then the transport's own exchange, same connection
+ *   LANES_LOST   while records flow     →
+ *                                       ←   LANES_READY  then the transport's exchange a lane
  *
  * A proof is BLAKE2b keyed with the volume key over a role label and every message so far, the
  * proof's own bytes left out. Neither side says more than nonces and the volume's UUID before the
@@ -54,6 +56,7 @@ static_assert(REPL_LOAD_SLOTS * REPL_LOAD_SLOT_BYTES <= REPL_ACK_WINDOW_BYTES, "
 #define REPL_IMM_IN_SYNC 0xFFFFFF03U
 #define REPL_IMM_OUT_OF_SYNC 0xFFFFFF04U
 #define REPL_SYNC_LANE 0
+#define REPL_LANES_MAX 40
 /* From the mirror: its load is in the slot of its sequence number. */
 #define REPL_IMM_LOAD 0xFFFFFF05U
 
@@ -75,6 +78,8 @@ enum repl_frame_type {
 	REPL_RESYNC_END,
 	REPL_RESYNC_DONE,
 	REPL_EPOCHS, /* epochs_encode of log/epoch.h */
+	REPL_LANES_LOST,
+	REPL_LANES_READY,
 	REPL_FRAME_TYPE_END
 };
 
@@ -200,5 +205,28 @@ struct repl_ack {
 } __attribute__((packed));
 static_assert(sizeof(struct repl_ack) == 64, "acknowledgement");
 static_assert(sizeof(struct repl_ack) <= REPL_ACK_SLOT_BYTES, "acknowledgement slot");
+
+/* Lanes are dead and are to be made anew; the primary posts nothing more until they are. */
+struct repl_lanes_lost {
+	uint64_t lanes;      /* bit n: lane n */
+	uint32_t generation; /* of the new ones: from 1, rises by one in a session */
+	uint32_t zero;
+	/* notices on each lane since it was made, modulo 2^32: those of living lanes are still to
+	 * be taken */
+	uint32_t posted[REPL_LANES_MAX];
+} __attribute__((packed));
+static_assert(sizeof(struct repl_lanes_lost) == 176, "lanes lost");
+
+/* All that was posted on living lanes is taken, and nothing can come on the dead ones. What is
+ * behind received_lsn the mirror has forgotten: it is to be sent again, from ring_pos on. */
+struct repl_lanes_ready {
+	uint64_t lanes;      /* all that are dead: those of LANES_LOST, perhaps more */
+	uint64_t ring_pos;   /* cumulative position of the record after received_lsn */
+	uint32_t generation;
+	uint32_t zero;
+	struct repl_ack ack; /* as things stand; takes its sequence number */
+} __attribute__((packed));
+static_assert(sizeof(struct repl_lanes_ready) == 88, "lanes ready");
+static_assert(sizeof(struct repl_lanes_lost) <= REPL_SMALL_BYTES_MAX, "frame");
 
 #endif

@@ -54,6 +54,13 @@ struct transport_params {
 	struct region_pool *memory;
 };
 
+/* A lane that is made anew. */
+struct transport_relane {
+	unsigned lane;
+	uint32_t generation;
+	uint64_t deadline_ns; /* clock_mono_ns() */
+};
+
 struct transport_post {
 	const struct iovec *iov;
 	int iovcnt;
@@ -65,7 +72,7 @@ struct transport_post {
 enum transport_event_kind {
 	TRANSPORT_EVENT_NOTICE,     /* imm, lane, off, len: bytes are in the local window */
 	TRANSPORT_EVENT_LANE_DOWN,  /* lane, err: nothing more from it; its posts may be lost */
-	TRANSPORT_EVENT_PEER_DOWN,  /* err: the endpoint is dead */
+	TRANSPORT_EVENT_PEER_DOWN,  /* err: all lanes are down, or the peer is gone */
 	TRANSPORT_EVENT_WRITABLE,   /* credits came back after a post returned -EAGAIN */
 };
 
@@ -144,6 +151,20 @@ struct transport_ops {
 
 	/* For fault tests and lane changes: ends one lane as a failure would. */
 	void (*kill_lane)(struct transport_ep *ep, unsigned lane);
+
+	/*
+	 * A lane that is down is made anew, as by accept and connect: at both ends at once, after
+	 * both had its LANE_DOWN, by the poll thread, while nobody posts on it; windows and all
+	 * other lanes stay. generation: from 1, another each time, the same at both ends: what an
+	 * older lane of that number still sends is refused. Nothing of the old lane arrives
+	 * afterwards, and its credits count from the beginning. Blocks, until deadline_ns; on
+	 * failure the lane stays down. Errors as accept's and connect's, and -ENOTCONN: the peer is
+	 * gone. NULL, both: a dead lane stays dead.
+	 */
+	int (*lane_accept)(struct transport_ep *ep, int control_fd,
+			   const struct transport_relane *r, const char **ret_why);
+	int (*lane_connect)(struct transport_ep *ep, int control_fd,
+			    const struct transport_relane *r, const char **ret_why);
 
 	/* How often the transport has sent something again, all lanes, since set-up. Poll thread.
 	 * NULL: it never does, or can't tell. */

@@ -172,7 +172,8 @@ static bool end_lanes_locked(struct fault_ep *ep, unsigned lane)
 
 	ep->posts++;
 	all = ep->posts == ep->plan.peer_gone_at;
-	one = ep->posts == ep->plan.kill_lane_at;
+	one = ep->posts == ep->plan.kill_lane_at ||
+	      (ep->plan.kill_lane_every && ep->posts % ep->plan.kill_lane_every == 0);
 	for (unsigned i = 0; i < ep->base.lanes; i++)
 		if (all || (one && i == lane))
 			ep->inner->ops->kill_lane(ep->inner, i);
@@ -219,7 +220,7 @@ static int fault_post(struct transport_ep *base, unsigned lane, const struct tra
 		ep->lane[lane].withheld = true;
 	}
 	if (limit == n && n > 0 && ep->plan.delay_permille + ep->plan.corrupt_permille +
-	    ep->plan.kill_lane_at + ep->plan.peer_gone_at == 0) {
+	    ep->plan.kill_lane_at + ep->plan.kill_lane_every + ep->plan.peer_gone_at == 0) {
 		r = ep->inner->ops->post(ep->inner, lane, posts, n);
 		done = r > 0 ? (unsigned)r : 0;
 	} else {
@@ -344,6 +345,37 @@ static void fault_kill_lane(struct transport_ep *base, unsigned lane)
 	ep->inner->ops->kill_lane(ep->inner, lane);
 }
 
+/* What was held back for the dead lane since is gone with it: it must not go out on the new one. */
+static void lane_renew(struct fault_ep *ep, unsigned lane)
+{
+	pthread_mutex_lock(&ep->lock);
+	drop_held_locked(&ep->lane[lane]);
+	ep->lane[lane].blocked = ep->lane[lane].withheld = false;
+	pthread_mutex_unlock(&ep->lock);
+}
+
+static int fault_lane_accept(struct transport_ep *base, int control_fd,
+			     const struct transport_relane *r, const char **ret_why)
+{
+	struct fault_ep *ep = (struct fault_ep *)base;
+
+	if (!ep->inner->ops->lane_accept)
+		return -ENOTSUP;
+	lane_renew(ep, r->lane);
+	return ep->inner->ops->lane_accept(ep->inner, control_fd, r, ret_why);
+}
+
+static int fault_lane_connect(struct transport_ep *base, int control_fd,
+			      const struct transport_relane *r, const char **ret_why)
+{
+	struct fault_ep *ep = (struct fault_ep *)base;
+
+	if (!ep->inner->ops->lane_connect)
+		return -ENOTSUP;
+	lane_renew(ep, r->lane);
+	return ep->inner->ops->lane_connect(ep->inner, control_fd, r, ret_why);
+}
+
 static void fault_free(struct fault_ep *ep)
 {
 	for (unsigned i = 0; i < ep->base.lanes; i++)
@@ -447,5 +479,7 @@ const struct transport_ops transport_fault_ops = {
 	.wake = fault_wake,
 	.set_poll_us = fault_set_poll_us,
 	.kill_lane = fault_kill_lane,
+	.lane_accept = fault_lane_accept,
+	.lane_connect = fault_lane_connect,
 	.close = fault_close,
 };

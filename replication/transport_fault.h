@@ -23,6 +23,7 @@ struct transport_fault_plan {
 	unsigned corrupt_permille; /* of posts: one bit of their bytes is flipped */
 	unsigned short_permille;   /* of post calls: credits withheld; a WRITABLE follows */
 	uint64_t kill_lane_at;     /* the n-th post ends its lane, in mid-batch; it is lost */
+	uint64_t kill_lane_every;  /* each n-th does */
 	uint64_t peer_gone_at;     /* the n-th post ends all lanes */
 	uint64_t stall_at;         /* after the n-th notice, poll takes nothing from the wire */
 	uint64_t stall_ns;         /* for so long */

@@ -139,5 +139,7 @@ const struct transport_ops transport_shm_ops = {
 	.wake = shm_wake,
 	.set_poll_us = transport_ep_set_poll_us,
 	.kill_lane = shm_kill_lane,
+	.lane_accept = shm_lane_accept,
+	.lane_connect = shm_lane_connect,
 	.close = shm_close,
 };

@@ -48,6 +48,10 @@ int shm_post(struct transport_ep *base, unsigned lane, const struct transport_po
 bool shm_lane_scan(struct shm_lane *l, struct transport_sink *s);
 /* Ends the lane for both ends. Any thread. */
 void shm_lane_kill(struct shm_lane *l);
+/* A dead lane begins again, as far as this end writes it; reopen: it is used again. Poll thread,
+ * nobody posts on the lane. */
+void shm_lane_reset(struct shm_lane *l);
+void shm_lane_reopen(struct shm_lane *l);
 /* Wakes the end that owns this inbox, if it sleeps. */
 void shm_wake_owner(struct shm_head *head);
 
@@ -67,6 +71,10 @@ int shm_accept(int control_fd, const struct transport_params *p, struct transpor
 	       const char **ret_why);
 int shm_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
 		struct transport_ep **ret_ep, const char **ret_why);
+int shm_lane_accept(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		    const char **ret_why);
+int shm_lane_connect(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		     const char **ret_why);
 void shm_close(struct transport_ep *base);
 
 #endif

@@ -140,6 +140,25 @@ static void lane_down(struct shm_lane *l, int err)
 	shm_lane_kill(l);
 }
 
+void shm_lane_reset(struct shm_lane *l)
+{
+	notice_publish(&l->out->head, 0);
+	sleep_announce(&l->out->waiting, 0);
+	notice_publish(&l->out->down, 0);
+	credit_return(&l->in->tail, 0);
+	hint_write(&l->tx_head, 0);
+	l->tx_tail = l->rx_tail = 0;
+	sleep_take(&l->want);
+}
+
+void shm_lane_reopen(struct shm_lane *l)
+{
+	l->down = l->down_reported = false;
+	l->ep->lanes_down--;
+	l->ep->peer_down_reported = false;
+	hint_write(&l->tx_dead, 0);
+}
+
 /* The credits that a short post waits for are there. Where not, the peer is asked (again: its first
  * wake may have been for fewer than are needed) to wake us when it takes more. */
 static bool credits_came(struct shm_lane *l, uint32_t need)

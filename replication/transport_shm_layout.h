@@ -17,7 +17,8 @@
 #include <stdatomic.h>
 
 #define SHM_MAGIC 0x6B765348U /* "kvSH" */
-#define SHM_FORMAT_VERSION 1U
+#define SHM_FORMAT_VERSION 2U
+#define SHM_MAGIC_LANE 0x6B765352U /* "kvSR" */
 #define SHM_LINE 64
 #define SHM_PAGE 4096U
 
@@ -34,7 +35,7 @@ struct shm_entry {
 static_assert(sizeof(struct shm_entry) == 16, "layout");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
 
-/* Notices to the inbox's owner on one lane; indices count from set-up, modulo 2^32. */
+/* Notices to the inbox's owner on one lane; indices count from when it was made, modulo 2^32. */
 struct shm_ring {
 	_Alignas(SHM_LINE) _Atomic uint32_t head;    /* peer: entries published */
 	_Alignas(SHM_LINE) _Atomic uint32_t tail;    /* owner: entries taken, that is credits */
@@ -71,5 +72,15 @@ struct shm_hello {
 	uint64_t window_bytes;
 };
 static_assert(sizeof(struct shm_hello) == 24, "layout");
+
+/* A lane is made anew: what its sender writes of the lane's two rings is zero again. On the control
+ * socket; primary, then mirror. */
+struct shm_lane_hello {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t lane;
+	uint32_t generation;
+};
+static_assert(sizeof(struct shm_lane_hello) == 16, "layout");
 
 #endif

@@ -217,6 +217,72 @@ int shm_connect(int control_fd, const struct addr *peer, const struct transport_
 	return 0;
 }
 
+static int lane_hello_send(int fd, const struct transport_relane *r)
+{
+	struct shm_lane_hello h = { .magic = SHM_MAGIC_LANE, .version = SHM_FORMAT_VERSION,
+				    .lane = r->lane, .generation = r->generation };
+
+	return setup_send(fd, &h, sizeof(h), r->deadline_ns);
+}
+
+static int lane_hello_recv(int fd, const struct transport_relane *r)
+{
+	struct shm_lane_hello h;
+	int err = setup_recv(fd, &h, sizeof(h), r->deadline_ns);
+
+	if (err)
+		return err;
+	return h.magic == SHM_MAGIC_LANE && h.version == SHM_FORMAT_VERSION && h.lane == r->lane &&
+			       h.generation == r->generation ? 0 : -EPROTO;
+}
+
+/*
+ * The memory stays. Each end takes back what it wrote there of the lane, the primary first; by then
+ * the mirror has had its LANE_DOWN, so it looks at nothing of it. What the mirror posts after its
+ * answer finds the primary's side clean.
+ */
+int shm_lane_accept(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		    const char **ret_why)
+{
+	struct shm_ep *ep = (struct shm_ep *)base;
+	int err;
+
+	assert(r->lane < base->lanes && ep->lane[r->lane].down);
+	*ret_why = "the primary is gone";
+	if (ep->peer_gone)
+		return -ENOTCONN;
+	*ret_why = "the primary did not begin the lane anew";
+	err = lane_hello_recv(control_fd, r);
+	if (err)
+		return err;
+	shm_lane_reset(&ep->lane[r->lane]);
+	*ret_why = "the control connection broke";
+	err = lane_hello_send(control_fd, r);
+	if (!err)
+		shm_lane_reopen(&ep->lane[r->lane]);
+	return err;
+}
+
+int shm_lane_connect(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		     const char **ret_why)
+{
+	struct shm_ep *ep = (struct shm_ep *)base;
+	int err;
+
+	assert(r->lane < base->lanes && ep->lane[r->lane].down);
+	*ret_why = "the mirror is gone";
+	if (ep->peer_gone)
+		return -ENOTCONN;
+	*ret_why = "the mirror did not begin the lane anew";
+	shm_lane_reset(&ep->lane[r->lane]);
+	err = lane_hello_send(control_fd, r);
+	if (!err)
+		err = lane_hello_recv(control_fd, r);
+	if (!err)
+		shm_lane_reopen(&ep->lane[r->lane]);
+	return err;
+}
+
 void shm_close(struct transport_ep *base)
 {
 	struct shm_ep *ep = (struct shm_ep *)base;

@@ -2,8 +2,8 @@
 /*
  * The tcp transport: life of an endpoint and the poll loop. Poll spins on the lane that was active
  * last (and, now and then, on all), then sleeps in epoll. A lane that fails is reported after its
- * last whole notice; its socket stays open, shut down, until close. The peer is down when all lanes
- * are.
+ * last whole notice; its socket stays open, shut down, until close or until the lane is made anew.
+ * The peer is down when all lanes are.
  */
 #include "replication/transport_tcp_internal.h"
 
@@ -207,6 +207,34 @@ static void tcp_kill_lane(struct transport_ep *base, unsigned lane)
 		tcp_tx_kill(&ep->lane[lane]);
 }
 
+int tcp_lane_renew(struct tcp_lane *l, int fd)
+{
+	struct tcp_ep *ep = l->ep;
+	struct epoll_event ev = { .events = EPOLLIN, .data.u32 = l->index };
+	int r;
+
+	pthread_mutex_lock(&l->tx_lock);
+	close(l->fd);
+	l->fd = fd;
+	l->out_start = l->out_end = 0;
+	hint_write(&l->tx_posted, 0);
+	credit_return(&l->tx_consumed, 0);
+	hint_write(&l->rx_consumed, 0);
+	hint_write(&l->rx_reported, 0);
+	sleep_take(&l->want);
+	l->rx_start = l->rx_end = l->rx_seq = 0;
+	l->in_frame = l->backlog = false;
+	r = epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+	l->tx_dead = r < 0;
+	pthread_mutex_unlock(&l->tx_lock);
+	if (r < 0)
+		return r;
+	l->down = l->down_reported = false;
+	ep->lanes_down--;
+	ep->peer_down_reported = false;
+	return 0;
+}
+
 static void tcp_close(struct transport_ep *base)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
@@ -323,6 +351,8 @@ const struct transport_ops transport_tcp_ops = {
 	.wake = tcp_wake,
 	.set_poll_us = transport_ep_set_poll_us,
 	.kill_lane = tcp_kill_lane,
+	.lane_accept = tcp_lane_accept,
+	.lane_connect = tcp_lane_connect,
 	.retries = tcp_retries,
 	.close = tcp_close,
 };

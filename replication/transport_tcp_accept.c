@@ -24,7 +24,9 @@ struct guest {
 
 struct reception {
 	int control_fd, listen_fd;
-	unsigned lanes, arrived, guest_count;
+	unsigned lanes, guest_count;
+	uint64_t missing;    /* bit a lane that is still to come */
+	uint32_t generation; /* of those */
 	uint64_t deadline_ns;
 	uint8_t token[TCP_TOKEN_BYTES];
 	int fds[TRANSPORT_LANES_MAX];
@@ -90,11 +92,12 @@ static bool guest_admit(struct reception *c, struct guest *g)
 {
 	uint32_t lane = get_be32(g->hello.lane);
 
-	if (get_be32(g->hello.magic) != TCP_MAGIC_LANE || lane >= c->lanes || c->fds[lane] >= 0 ||
+	if (get_be32(g->hello.magic) != TCP_MAGIC_LANE || lane >= c->lanes ||
+	    !(c->missing & 1ULL << lane) || get_be32(g->hello.generation) != c->generation ||
 	    !token_equal(g->hello.token, c->token))
 		return false;
 	c->fds[lane] = g->fd;
-	c->arrived++;
+	c->missing &= ~(1ULL << lane);
 	return true;
 }
 
@@ -118,7 +121,7 @@ static void guest_serve(struct reception *c, unsigned i)
 /* Until all lanes are here. The primary speaks on the control connection only to give up. */
 static int receive_lanes(struct reception *c)
 {
-	while (c->arrived < c->lanes) {
+	while (c->missing) {
 		struct pollfd p[2 + GUESTS_MAX];
 		uint64_t now_ns = clock_mono_ns();
 		unsigned n = c->guest_count;
@@ -168,7 +171,7 @@ static int recv_offer(int fd, const struct transport_params *p, unsigned *ret_la
 	return 0;
 }
 
-static int send_answer(struct reception *c, const struct transport_params *p, uint16_t port)
+static int send_answer(struct reception *c, uint64_t window_bytes, uint16_t port)
 {
 	struct tcp_answer a = { 0 };
 
@@ -177,10 +180,61 @@ static int send_answer(struct reception *c, const struct transport_params *p, ui
 	put_be32(a.magic, TCP_MAGIC_ANSWER);
 	put_be16(a.version, TCP_FORMAT_VERSION);
 	put_be16(a.lanes, (uint16_t)c->lanes);
-	put_be64(a.window_bytes, p->window_bytes);
+	put_be64(a.window_bytes, window_bytes);
 	put_be16(a.port, port);
 	memcpy(a.token, c->token, sizeof(a.token));
 	return setup_send(c->control_fd, &a, sizeof(a), c->deadline_ns);
+}
+
+/* Listens until all that is missing is here, in c->fds. */
+static int receive(struct reception *c, uint64_t window_bytes, const char **ret_why)
+{
+	uint16_t port = 0;
+	int r;
+
+	memset(c->fds, -1, sizeof(c->fds));
+	*ret_why = "can't listen for lanes on the control connection's address";
+	r = listen_beside(c->control_fd, &c->listen_fd, &port);
+	if (r < 0)
+		return r;
+	*ret_why = "the primary's lanes did not all arrive";
+	r = send_answer(c, window_bytes, port);
+	if (r == 0)
+		r = receive_lanes(c);
+	close(c->listen_fd);
+	while (c->guest_count > 0)
+		guest_drop(c, 0, false);
+	if (r < 0)
+		tcp_close_all(c->fds, c->lanes);
+	return r;
+}
+
+int tcp_lane_accept(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		    const char **ret_why)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)base;
+	struct reception c = { .control_fd = control_fd,
+			       .deadline_ns = r->deadline_ns,
+			       .lanes = base->lanes,
+			       .missing = 1ULL << r->lane,
+			       .generation = r->generation };
+	int err;
+
+	assert(r->lane < base->lanes && ep->lane[r->lane].down);
+	err = receive(&c, base->window_bytes, ret_why);
+	if (err)
+		return err;
+	*ret_why = "the lane's connection is of no use";
+	err = tcp_lane_renew(&ep->lane[r->lane], c.fds[r->lane]);
+	if (err) {
+		(void)tcp_send_status(control_fd, err, r->deadline_ns);
+		return err;
+	}
+	*ret_why = "the control connection broke";
+	err = tcp_send_status(control_fd, 0, r->deadline_ns);
+	if (err)
+		tcp_lane_down(&ep->lane[r->lane], err);
+	return err;
 }
 
 int tcp_accept(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
@@ -189,7 +243,6 @@ int tcp_accept(int control_fd, const struct transport_params *p, struct transpor
 	struct reception c = { .control_fd = control_fd, .deadline_ns = p->deadline_ns };
 	struct transport_ep *ep = NULL;
 	uint64_t remote_bytes = 0;
-	uint16_t port = 0;
 	int r;
 
 	*ret_why = "lanes or window size out of range";
@@ -198,22 +251,10 @@ int tcp_accept(int control_fd, const struct transport_params *p, struct transpor
 	r = recv_offer(control_fd, p, &c.lanes, &remote_bytes, ret_why);
 	if (r < 0)
 		return r;
-	*ret_why = "can't listen for lanes on the control connection's address";
-	r = listen_beside(control_fd, &c.listen_fd, &port);
+	c.missing = (1ULL << c.lanes) - 1;
+	r = receive(&c, p->window_bytes, ret_why);
 	if (r < 0)
 		return r;
-	memset(c.fds, -1, sizeof(c.fds));
-	*ret_why = "the primary's lanes did not all arrive";
-	r = send_answer(&c, p, port);
-	if (r == 0)
-		r = receive_lanes(&c);
-	close(c.listen_fd);
-	while (c.guest_count > 0)
-		guest_drop(&c, 0, false);
-	if (r < 0) {
-		tcp_close_all(c.fds, c.lanes);
-		return r;
-	}
 	*ret_why = "no memory for the lanes";
 	r = tcp_ep_create(p, c.fds, c.lanes, remote_bytes, &ep);
 	if (r < 0) {

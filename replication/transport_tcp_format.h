@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TCP_FORMAT_VERSION 1
+#define TCP_FORMAT_VERSION 2
 #define TCP_TOKEN_BYTES 16
 
 #define TCP_MAGIC_OFFER 0x6B764F46U  /* "kvOF" */
@@ -51,9 +51,10 @@ static_assert(sizeof(struct tcp_status) == 8, "wire");
 struct tcp_lane_hello {
 	uint8_t magic[4];
 	uint8_t lane[4];
+	uint8_t generation[4]; /* 0; of a lane made anew (transport_relane): that */
 	uint8_t token[TCP_TOKEN_BYTES];
 };
-static_assert(sizeof(struct tcp_lane_hello) == 24, "wire");
+static_assert(sizeof(struct tcp_lane_hello) == 28, "wire");
 
 enum tcp_frame_kind {
 	TCP_FRAME_NOTICE = 1,

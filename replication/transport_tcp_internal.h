@@ -21,7 +21,8 @@
 
 struct tcp_lane {
 	struct tcp_ep *ep;
-	/* closed with the endpoint only, so a post never meets a reused one */
+	/* closed with the endpoint, or when the lane is made anew: a post never meets a reused
+	 * one */
 	int fd;
 	unsigned index;
 
@@ -91,7 +92,15 @@ void tcp_rx_backlog(struct tcp_lane *l, struct transport_sink *s);
 /* transport_tcp.c: poll thread; err says why. */
 void tcp_lane_down(struct tcp_lane *l, int err);
 
+/* A dead lane goes on over another connection; takes over fd, even when it fails. Poll thread,
+ * nobody posts on the lane. -errno: the lane stays dead. */
+int tcp_lane_renew(struct tcp_lane *l, int fd);
+
 /* transport_tcp_accept.c, transport_tcp_connect.c */
+int tcp_lane_accept(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		    const char **ret_why);
+int tcp_lane_connect(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		     const char **ret_why);
 int tcp_accept(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
 	       const char **ret_why);
 int tcp_connect(int control_fd, const struct addr *peer, const struct transport_params *p,

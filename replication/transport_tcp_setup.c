@@ -5,6 +5,8 @@
  *
  *   primary → mirror: offer      mirror → primary: answer (a port, a random token)
  *   primary dials all lanes, each beginning with the token      mirror → primary: status
+ *
+ * A lane that is made anew is set up in the same way but without an offer.
  */
 #include "common/byteorder.h"
 #include "replication/transport_tcp_internal.h"

@@ -75,9 +75,7 @@ static bool arm(struct verbs_ep *ep)
 
 static void take_events(struct verbs_ep *ep, int fd)
 {
-	struct ibv_cq *cq;
 	uint64_t count;
-	void *ctx;
 
 	if (fd == ep->channel->fd) {
 		verbs_cm_attend(ep);
@@ -85,10 +83,7 @@ static void take_events(struct verbs_ep *ep, int fd)
 		while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
 			;
 	} else {
-		while (ibv_get_cq_event(ep->comp, &cq, &ctx) == 0) {
-			((struct verbs_lane *)ctx)->armed = false;
-			ibv_ack_cq_events(cq, 1);
-		}
+		verbs_comp_events_take(ep);
 	}
 }
 
@@ -197,5 +192,7 @@ const struct transport_ops transport_verbs_ops = {
 	.datagram_silent = verbs_datagram_silent,
 	.lane_why = verbs_lane_why,
 	.kill_lane = verbs_kill_lane,
+	.lane_accept = verbs_lane_accept,
+	.lane_connect = verbs_lane_connect,
 	.close = verbs_close,
 };

@@ -16,7 +16,8 @@ struct reception {
 	struct verbs_ep *ep;
 	struct rdma_cm_id *listener;
 	int control_fd;
-	unsigned arrived;
+	uint64_t missing;    /* bit a lane that is still to come */
+	uint32_t generation; /* of those */
 	uint64_t deadline_ns;
 	uint8_t token[VERBS_TOKEN_BYTES];
 };
@@ -137,7 +138,8 @@ static struct verbs_lane *lane_of_request(struct reception *c, const struct rdma
 			       &h) < 0)
 		return NULL;
 	lane = get_be16(h.lane);
-	if (lane >= c->ep->base.lanes || c->ep->lane[lane].id || !token_equal(h.token, c->token))
+	if (lane >= c->ep->base.lanes || !(c->missing & 1ULL << lane) || c->ep->lane[lane].id ||
+	    get_be32(h.generation) != c->generation || !token_equal(h.token, c->token))
 		return NULL;
 	verbs_target_decode(&c->ep->lane[lane], &h.target);
 	return &c->ep->lane[lane];
@@ -180,21 +182,27 @@ static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret
 static int serve_event(struct reception *c, struct rdma_cm_event *ev, const char **ret_why)
 {
 	struct verbs_lane *l = ev->id->context;
-	enum rdma_cm_event_type type = ev->event;
+	struct rdma_cm_event copy = *ev;
 	int err = 0;
 
-	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+	if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		return admit(c, ev, ret_why);
-	if (type != RDMA_CM_EVENT_ESTABLISHED)
+	if (copy.event != RDMA_CM_EVENT_ESTABLISHED)
 		err = verbs_event_errno(ev);
+	if (copy.event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		c->ep->device_gone = true;
 	rdma_ack_cm_event(ev);
 	if (!l) /* a stranger's, or the listener's device went */
-		return type == RDMA_CM_EVENT_DEVICE_REMOVAL ? -ENODEV : 0;
+		return copy.event == RDMA_CM_EVENT_DEVICE_REMOVAL ? -ENODEV : 0;
+	if (!(c->missing & 1ULL << l->index)) { /* of a lane that lives on beside it */
+		verbs_lane_event(l, &copy);
+		return 0;
+	}
 	if (err) {
 		*ret_why = verbs_why(err, "lane %u failed while it was set up", l->index);
 		return err;
 	}
-	c->arrived++;
+	c->missing &= ~(1ULL << l->index);
 	return verbs_lane_established(l);
 }
 
@@ -202,7 +210,7 @@ static int receive_lanes(struct reception *c, const char **ret_why)
 {
 	int err = 0;
 
-	while (!err && c->arrived < c->ep->base.lanes) {
+	while (!err && c->missing) {
 		struct rdma_cm_event *ev;
 
 		err = verbs_cm_wait(c->ep, c->control_fd, c->deadline_ns, &ev);
@@ -212,22 +220,28 @@ static int receive_lanes(struct reception *c, const char **ret_why)
 	return err;
 }
 
-static int accept_steps(struct reception *c, const struct transport_params *p, const char **ret_why)
+/* Until all that is missing is here. */
+static int receive(struct reception *c, const char **ret_why)
 {
 	union verbs_address a;
-	int err = recv_offer(c, p, ret_why);
+	int err = listen_somewhere(c, &a, ret_why);
 
-	if (!err)
-		err = listen_somewhere(c, &a, ret_why);
 	if (err)
 		return err;
 	*ret_why = "the primary's lanes did not all arrive";
 	err = send_answer(c, &a);
-	if (!err)
-		err = receive_lanes(c, ret_why);
-	if (!err)
-		err = verbs_ep_finish(c->ep);
-	return err;
+	return err ? err : receive_lanes(c, ret_why);
+}
+
+static int accept_steps(struct reception *c, const struct transport_params *p, const char **ret_why)
+{
+	int err = recv_offer(c, p, ret_why);
+
+	if (!err) {
+		c->missing = (1ULL << c->ep->base.lanes) - 1;
+		err = receive(c, ret_why);
+	}
+	return err ? err : verbs_ep_finish(c->ep);
 }
 
 int verbs_accept(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
@@ -255,4 +269,32 @@ int verbs_accept(int control_fd, const struct transport_params *p, struct transp
 	}
 	*ret_ep = &c.ep->base;
 	return 0;
+}
+
+int verbs_lane_accept(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		      const char **ret_why)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)base;
+	struct reception c = { .ep = ep,
+			       .control_fd = control_fd,
+			       .missing = 1ULL << r->lane,
+			       .generation = r->generation,
+			       .deadline_ns = r->deadline_ns };
+	int err;
+
+	assert(r->lane < base->lanes && ep->lane[r->lane].down);
+	*ret_why = "the RDMA device is gone";
+	if (ep->device_gone)
+		return -ENODEV;
+	verbs_lane_recycle(&ep->lane[r->lane]);
+	err = receive(&c, ret_why);
+	if (c.listener)
+		(void)rdma_destroy_id(c.listener);
+	if (!err)
+		*ret_why = "the control connection broke";
+	if (verbs_send_status(control_fd, err, r->deadline_ns) < 0 && !err)
+		err = -ECONNRESET;
+	if (!err)
+		verbs_lane_revive(&ep->lane[r->lane]);
+	return err;
 }

@@ -97,7 +97,7 @@ int verbs_event_errno(const struct rdma_cm_event *ev)
 	}
 }
 
-static void lane_event(struct verbs_lane *l, const struct rdma_cm_event *ev)
+void verbs_lane_event(struct verbs_lane *l, const struct rdma_cm_event *ev)
 {
 	switch (ev->event) {
 	case RDMA_CM_EVENT_ESTABLISHED: /* told late, or twice */
@@ -126,6 +126,6 @@ void verbs_cm_attend(struct verbs_ep *ep)
 		if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST)
 			(void)rdma_destroy_id(copy.id);
 		if (l)
-			lane_event(l, &copy);
+			verbs_lane_event(l, &copy);
 	}
 }

@@ -18,7 +18,8 @@ struct dial {
 	uint64_t deadline_ns;
 	union verbs_address from, to; /* from: AF_UNSPEC, whatever leads there */
 	uint8_t token[VERBS_TOKEN_BYTES];
-	unsigned arrived;
+	uint64_t missing;    /* bit a lane that is still to be connected */
+	uint32_t generation; /* of those */
 	const char *step;
 };
 
@@ -47,26 +48,26 @@ static void answer_address(const struct verbs_answer *a, union verbs_address *re
 	*ret_to = to;
 }
 
-static int recv_answer(struct dial *d, const struct transport_params *p)
+static int recv_answer(struct dial *d, unsigned lanes_max, unsigned *ret_lanes,
+		       uint64_t *ret_window_bytes)
 {
-	struct transport_ep *base = &d->ep->base;
 	union verbs_address control;
 	struct verbs_answer a;
-	int r = setup_recv(d->control_fd, &a, sizeof(struct verbs_status), p->deadline_ns);
+	int r = setup_recv(d->control_fd, &a, sizeof(struct verbs_status), d->deadline_ns);
 
 	if (r < 0)
 		return r;
 	if (get_be32(a.magic) == VERBS_MAGIC_STATUS)
 		return -ECONNABORTED;
 	r = setup_recv(d->control_fd, (uint8_t *)&a + sizeof(struct verbs_status),
-		       sizeof(a) - sizeof(struct verbs_status), p->deadline_ns);
+		       sizeof(a) - sizeof(struct verbs_status), d->deadline_ns);
 	if (r < 0)
 		return r;
-	r = verbs_answer_check(&a, p->lanes);
+	r = verbs_answer_check(&a, lanes_max);
 	if (r < 0)
 		return r;
-	base->lanes = get_be16(a.lanes);
-	base->remote_bytes = get_be64(a.window_bytes);
+	*ret_lanes = get_be16(a.lanes);
+	*ret_window_bytes = get_be64(a.window_bytes);
 	memcpy(d->token, a.token, sizeof(d->token));
 	answer_address(&a, &d->to);
 	if (d->to.sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&d->to.in6.sin6_addr) &&
@@ -115,6 +116,7 @@ static int dial_connect_lane(struct dial *d, struct verbs_lane *l, const char **
 	put_be16(h.lane, (uint16_t)l->index);
 	memcpy(h.token, d->token, sizeof(h.token));
 	verbs_target_encode(d->ep, &h.target);
+	put_be32(h.generation, d->generation);
 	param = verbs_conn_param(&h, sizeof(h));
 	return rdma_connect(l->id, &param) == 0 ? 0 : -errno;
 }
@@ -137,6 +139,14 @@ static int serve_event(struct dial *d, const struct rdma_cm_event *ev, const cha
 {
 	struct verbs_lane *l = ev->id->context;
 
+	if (ev->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		d->ep->device_gone = true;
+	if (!l)
+		return 0;
+	if (!(d->missing & 1ULL << l->index)) { /* of a lane that lives on beside it */
+		verbs_lane_event(l, ev);
+		return 0;
+	}
 	switch (ev->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		d->step = "find the way";
@@ -145,7 +155,7 @@ static int serve_event(struct dial *d, const struct rdma_cm_event *ev, const cha
 		d->step = "connect";
 		return dial_connect_lane(d, l, ret_why);
 	case RDMA_CM_EVENT_ESTABLISHED:
-		d->arrived++;
+		d->missing &= ~(1ULL << l->index);
 		return lane_established(l, ev);
 	default:
 		return verbs_event_errno(ev);
@@ -164,8 +174,9 @@ static int dial_lanes(struct dial *d, const char **ret_why)
 		  to, sizeof(to));
 	d->step = "find a device that leads";
 	for (unsigned i = 0; !err && i < d->ep->base.lanes; i++)
-		err = dial_begin(d, &d->ep->lane[i]);
-	while (!err && d->arrived < d->ep->base.lanes) {
+		if (d->missing & 1ULL << i)
+			err = dial_begin(d, &d->ep->lane[i]);
+	while (!err && d->missing) {
 		struct rdma_cm_event *ev;
 
 		err = verbs_cm_wait(d->ep, d->control_fd, d->deadline_ns, &ev);
@@ -188,9 +199,10 @@ static int connect_steps(struct dial *d, const struct transport_params *p, const
 	*ret_why = "the mirror did not answer the offer of lanes: it may have no RDMA device";
 	err = send_offer(d->control_fd, p);
 	if (!err)
-		err = recv_answer(d, p);
+		err = recv_answer(d, p->lanes, &d->ep->base.lanes, &d->ep->base.remote_bytes);
 	if (err)
 		return err;
+	d->missing = (1ULL << d->ep->base.lanes) - 1;
 	err = dial_lanes(d, ret_why);
 	if (!err)
 		err = verbs_ep_finish(d->ep);
@@ -222,4 +234,50 @@ int verbs_connect(int control_fd, const struct addr *peer, const struct transpor
 	}
 	*ret_ep = &d.ep->base;
 	return 0;
+}
+
+static int connect_again(struct dial *d, const char **ret_why)
+{
+	struct transport_ep *base = &d->ep->base;
+	uint64_t window_bytes;
+	unsigned lanes;
+	int err = choose_source(d, ret_why);
+
+	if (err)
+		return err;
+	*ret_why = "the mirror did not say where to connect the lane to";
+	err = recv_answer(d, base->lanes, &lanes, &window_bytes);
+	if (!err && (lanes != base->lanes || window_bytes != base->remote_bytes))
+		err = -EPROTO;
+	if (err)
+		return err;
+	err = dial_lanes(d, ret_why);
+	if (err) {
+		(void)verbs_send_status(d->control_fd, err, d->deadline_ns);
+		return err;
+	}
+	*ret_why = "the mirror gave up while the lane was being connected";
+	return verbs_recv_status(d->control_fd, d->deadline_ns);
+}
+
+int verbs_lane_connect(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		       const char **ret_why)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)base;
+	struct dial d = { .ep = ep,
+			  .control_fd = control_fd,
+			  .missing = 1ULL << r->lane,
+			  .generation = r->generation,
+			  .deadline_ns = r->deadline_ns };
+	int err;
+
+	assert(r->lane < base->lanes && ep->lane[r->lane].down);
+	*ret_why = "the RDMA device is gone";
+	if (ep->device_gone)
+		return -ENODEV;
+	verbs_lane_recycle(&ep->lane[r->lane]);
+	err = connect_again(&d, ret_why);
+	if (!err)
+		verbs_lane_revive(&ep->lane[r->lane]);
+	return err;
 }

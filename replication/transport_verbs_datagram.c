@@ -299,6 +299,21 @@ bool verbs_datagram_silent(struct transport_ep *base)
 	return true;
 }
 
+void verbs_datagrams_renew(struct verbs_ep *ep)
+{
+	struct verbs_datagrams *d = &ep->datagrams;
+
+	d->answer_due = false; /* the peer asks again */
+	if (!d->asked)
+		return;
+	if (!d->rx_refused) {
+		offer_make(ep);
+		return;
+	}
+	d->generation++;
+	offer_send(ep);
+}
+
 void verbs_datagrams_close(struct verbs_ep *ep)
 {
 	struct verbs_datagrams *d = &ep->datagrams;

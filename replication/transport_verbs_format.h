@@ -8,13 +8,14 @@
  *
  *   primary → mirror: offer      mirror → primary: answer (where its device is, a random token)
  *   a lane: connect with hello   ← accept with accept            mirror → primary: status
+ *   a lane made anew: answer, hello and acceptance, status, all as above
  *   who wants datagrams: line 0, an offer → line 1, its answer, of the same generation
  */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define VERBS_FORMAT_VERSION 2
+#define VERBS_FORMAT_VERSION 3
 #define VERBS_TOKEN_BYTES 16
 
 #define VERBS_MAGIC_OFFER 0x6B76564FU  /* "kvVO" */
@@ -65,8 +66,10 @@ struct verbs_lane_hello {
 	uint8_t lane[2];
 	uint8_t token[VERBS_TOKEN_BYTES];
 	struct verbs_target target;
+	uint8_t generation[4]; /* 0; of a lane made anew (transport_relane): that */
+	uint8_t zero[4];
 };
-static_assert(sizeof(struct verbs_lane_hello) == 40, "wire");
+static_assert(sizeof(struct verbs_lane_hello) == 48, "wire");
 
 struct verbs_lane_accept {
 	uint8_t magic[4];

@@ -201,6 +201,8 @@ struct verbs_ep *verbs_ep_alloc(const struct transport_params *p, const char **r
 /* Memory of the endpoint, once device, lanes and the peer's window are known. */
 int verbs_ep_bind(struct verbs_ep *ep, struct rdma_cm_id *id, const char **ret_why);
 int verbs_ep_finish(struct verbs_ep *ep);
+/* Takes the completion queues' events, before one of the queues can go. */
+void verbs_comp_events_take(struct verbs_ep *ep);
 void verbs_close(struct transport_ep *base);
 void verbs_target_encode(const struct verbs_ep *ep, struct verbs_target *ret_t);
 void verbs_target_decode(struct verbs_lane *l, const struct verbs_target *t);
@@ -226,7 +228,18 @@ int verbs_accept(int control_fd, const struct transport_params *p, struct transp
 int verbs_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
 		  struct transport_ep **ret_ep, const char **ret_why);
 
+/* What a lane that is not being set up is told meanwhile. */
+void verbs_lane_event(struct verbs_lane *l, const struct rdma_cm_event *ev);
+int verbs_lane_accept(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		      const char **ret_why);
+int verbs_lane_connect(struct transport_ep *base, int control_fd, const struct transport_relane *r,
+		       const char **ret_why);
+
 /* transport_verbs_lane.c */
+/* A dead lane loses its queue pair and is as before set-up, but for being down; revive: it is up
+ * again. The poll thread, nobody posts on the lane. */
+void verbs_lane_recycle(struct verbs_lane *l);
+void verbs_lane_revive(struct verbs_lane *l);
 int verbs_lane_open(struct verbs_lane *l, struct rdma_cm_id *id, const char **ret_why);
 int verbs_lane_established(struct verbs_lane *l);
 void verbs_lane_close(struct verbs_lane *l);
@@ -258,6 +271,8 @@ bool verbs_datagram_silent(struct transport_ep *base);
 int verbs_datagram_offered(struct verbs_ep *ep);
 int verbs_datagram_answered(struct verbs_ep *ep);
 void verbs_datagrams_close(struct verbs_ep *ep);
+/* Lane 0 is new: what the old one was to bring may be lost. */
+void verbs_datagrams_renew(struct verbs_ep *ep);
 
 /* transport_verbs_completion.c */
 /* Takes what completed; false: the sink had no room for it all. */

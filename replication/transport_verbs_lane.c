@@ -2,8 +2,8 @@
 /*
  * A lane's queue pair from its making to its end. A lane that fails, here or at the peer, first
  * has its queue pair put into the error state; once all its receives have come back flushed (or
- * a moment later) nothing more can arrive on it, and only then it is reported down. It never
- * comes back: another endpoint makes another queue pair with a number of its own.
+ * a moment later) nothing more can arrive on it, and only then it is reported down. A queue pair
+ * never comes back: a lane made anew has another, with a number and an id of its own.
  */
 #include "replication/transport_verbs_internal.h"
 
@@ -147,7 +147,7 @@ void verbs_lane_leave(struct verbs_lane *l, int err)
 	verbs_lane_kill(l);
 }
 
-void verbs_lane_close(struct verbs_lane *l)
+static void lane_free(struct verbs_lane *l)
 {
 	if (l->id && l->id->qp) {
 		if (l->established)
@@ -160,5 +160,38 @@ void verbs_lane_close(struct verbs_lane *l)
 		(void)rdma_destroy_id(l->id);
 	l->id = NULL;
 	l->cq = NULL;
+}
+
+void verbs_lane_close(struct verbs_lane *l)
+{
+	lane_free(l);
 	pthread_mutex_destroy(&l->tx_lock);
+}
+
+void verbs_lane_recycle(struct verbs_lane *l)
+{
+	verbs_comp_events_take(l->ep);
+	pthread_mutex_lock(&l->tx_lock);
+	lane_free(l);
+	l->posted = l->done = l->unsignalled = 0;
+	l->unsignalled_from = l->stage_head = l->stage_tail = 0;
+	l->signal_head = l->signal_tail = 0;
+	l->sent = l->credited = 0;
+	l->want = (struct verbs_want){ 0 };
+	pthread_mutex_unlock(&l->tx_lock);
+	l->established = l->armed = l->caused = false;
+	l->receives = l->receives_due = l->taken = l->told = 0;
+	l->why[0] = '\0';
+	/* the peer's queue pair that wrote it is in the error state, ours is gone */
+	hint_write(verbs_credit_word(l->ep, l->index), 0);
+}
+
+void verbs_lane_revive(struct verbs_lane *l)
+{
+	l->leaving = l->down = l->down_reported = false;
+	l->ep->lanes_down--;
+	l->ep->peer_down_reported = false;
+	hint_write(&l->tx_dead, 0);
+	if (l->index == 0)
+		verbs_datagrams_renew(l->ep);
 }

@@ -136,14 +136,15 @@ int verbs_ep_finish(struct verbs_ep *ep)
 	return err ? err : watch(ep, ep->channel->fd);
 }
 
-/* Events of completion queues must have been acked before these can go. */
-static void comp_events_take(struct verbs_ep *ep)
+void verbs_comp_events_take(struct verbs_ep *ep)
 {
 	struct ibv_cq *cq;
 	void *ctx;
 
-	while (ep->comp && ibv_get_cq_event(ep->comp, &cq, &ctx) == 0)
+	while (ep->comp && ibv_get_cq_event(ep->comp, &cq, &ctx) == 0) {
+		((struct verbs_lane *)ctx)->armed = false;
 		ibv_ack_cq_events(cq, 1);
+	}
 }
 
 void verbs_close(struct transport_ep *base)
@@ -154,7 +155,7 @@ void verbs_close(struct transport_ep *base)
 		return;
 	if (ep->channel)
 		verbs_cm_attend(ep); /* the device may have gone just now */
-	comp_events_take(ep);
+	verbs_comp_events_take(ep);
 	verbs_datagrams_close(ep);
 	for (unsigned i = 0; i < TRANSPORT_LANES_MAX; i++)
 		verbs_lane_close(&ep->lane[i]);

@@ -185,6 +185,15 @@ START_TEST(serves_all_lanes_both_ways)
 }
 END_TEST
 
+static unsigned open_fds(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
 struct waker {
 	struct pair *p;
 	_Atomic int stop;
@@ -361,6 +370,141 @@ END_TEST
 START_TEST(goes_on_when_the_receiver_loses_a_lane)
 {
 	kill_in_batch(_i, true);
+}
+END_TEST
+
+/* Takes what comes at both ends until both say that the lane is down. Notices of other lanes count
+ * in *ret_others. */
+static void await_lane_down(struct pair *p, unsigned lane, unsigned *ret_others)
+{
+	struct transport_ep *const ep[2] = { p->mirror, p->primary };
+	struct transport_event ev;
+
+	for (int i = 0; i < 2; i++) {
+		while ((ev = pair_next(p, ep[i])).kind != TRANSPORT_EVENT_LANE_DOWN)
+			*ret_others += ev.kind == TRANSPORT_EVENT_NOTICE && ev.lane != lane;
+		ck_assert_uint_eq(ev.lane, lane);
+	}
+}
+
+/* The mirror's next notice; the sender is polled as well, for credits it may wait for. */
+static struct transport_event next_notice(struct pair *p)
+{
+	uint64_t deadline_ns = pair_deadline();
+	struct transport_event ev, other;
+
+	while (p->ops->poll(p->mirror, &ev, 1, NSEC_PER_MSEC) == 0 ||
+	       ev.kind != TRANSPORT_EVENT_NOTICE) {
+		p->ops->poll(p->primary, &other, 1, 0);
+		ck_assert_uint_lt(clock_mono_ns(), deadline_ns);
+	}
+	return ev;
+}
+
+/* All of a lane's credits, and a message of full size each way. */
+static void use_lane(struct pair *p, unsigned lane, uint32_t imm)
+{
+	struct transport_event ev;
+	int n;
+
+	for (uint32_t i = 0; i < ORDINARY; i++)
+		ck_assert_int_eq(pair_post(p, p->primary, lane, &imm, sizeof(imm), 0, imm + i), 1);
+	for (uint32_t i = 0; i < ORDINARY; i++) {
+		ev = next_notice(p);
+		ck_assert_uint_eq(ev.lane, lane);
+		ck_assert_uint_eq(ev.imm, imm + i);
+	}
+	while ((n = post_batch(p, lane, imm, 30)) == 0) /* the credits are on their way back */
+		p->ops->poll(p->primary, &ev, 1, NSEC_PER_MSEC);
+	ck_assert_int_eq(n, 30);
+	for (uint32_t i = 0; i < 30; i++) {
+		ev = next_notice(p);
+		ck_assert_uint_eq(ev.imm, imm + i);
+		check_message(p, &ev);
+	}
+	ck_assert_int_eq(pair_post(p, p->mirror, lane, "ack", 3, 0, imm), 1);
+	ck_assert_uint_eq(pair_next_of(p, p->primary, TRANSPORT_EVENT_NOTICE).imm, imm);
+}
+
+/* A lane dies in the middle of a batch, with credits used up and with notices not taken, again and
+ * again: the new one has all its credits and brings nothing of the old one; the others go on. */
+START_TEST(makes_a_dead_lane_anew)
+{
+	unsigned fds = 0, others;
+	struct pair p;
+
+	open_kind(&p, _i);
+	for (uint32_t g = 1; g <= 3 * LANES; g++) {
+		unsigned lane = g % LANES, other = (g + 1) % LANES;
+
+		if (g == LANES)
+			fds = open_fds();
+		if (g % 3 == 0)
+			post_until_short(&p, lane, 5);
+		else
+			ck_assert_int_eq(post_batch(&p, lane, 0, 20), 20);
+		pair_post(&p, p.mirror, lane, "x", 1, 0, 1);
+		ck_assert_int_eq(pair_post(&p, p.primary, other, "x", 1, 0, 9), 1);
+		p.ops->kill_lane(g % 2 ? p.mirror : p.primary, lane);
+		others = 0;
+		await_lane_down(&p, lane, &others);
+		if (kinds[_i].inner == NULL) /* an injector may hold it back, and lose it */
+			ck_assert_int_eq(pair_post(&p, p.primary, lane, "x", 1, 0, 9), -ENOTCONN);
+		if (others == 0)
+			ck_assert_uint_eq(pair_next_of(&p, p.mirror, TRANSPORT_EVENT_NOTICE).lane,
+					  other);
+		pair_relane(&p, kinds[_i].over_tcp, lane, g);
+		use_lane(&p, lane, g * 10000);
+		ck_assert_int_eq(pair_post(&p, p.primary, other, "x", 1, 0, 9), 1);
+		ck_assert_uint_eq(pair_next_of(&p, p.mirror, TRANSPORT_EVENT_NOTICE).lane, other);
+	}
+	ck_assert_uint_eq(open_fds(), fds);
+	pair_close(&p);
+}
+END_TEST
+
+/* Also the last one, and all of them. */
+START_TEST(comes_back_when_all_lanes_were_down)
+{
+	struct pair p;
+
+	open_kind(&p, _i);
+	for (uint32_t g = 1; g <= 2; g++) {
+		for (unsigned i = 0; i < LANES; i++)
+			p.ops->kill_lane(p.primary, i);
+		pair_next_of(&p, p.primary, TRANSPORT_EVENT_PEER_DOWN);
+		pair_next_of(&p, p.mirror, TRANSPORT_EVENT_PEER_DOWN);
+		for (unsigned i = 0; i < LANES; i++)
+			pair_relane(&p, kinds[_i].over_tcp, i, g);
+		for (unsigned i = 0; i < LANES; i++)
+			use_lane(&p, i, g * 100000 + i * 10000);
+	}
+	pair_close(&p);
+}
+END_TEST
+
+START_TEST(no_lane_comes_from_a_peer_that_is_gone)
+{
+	struct transport_relane r = { .lane = 1, .generation = 1 };
+	const char *why = NULL;
+	struct pair p;
+	int fds[2];
+
+	open_kind(&p, _i);
+	pair_sockets(kinds[_i].over_tcp, fds);
+	p.ops->close(p.primary);
+	pair_next_of(&p, p.mirror, TRANSPORT_EVENT_PEER_DOWN);
+	/* nobody answers, then nobody is there */
+	r.deadline_ns = clock_mono_ns() + 100 * NSEC_PER_MSEC;
+	ck_assert_int_lt(p.ops->lane_accept(p.mirror, fds[0], &r, &why), 0);
+	ck_assert_ptr_nonnull(why);
+	close(fds[1]);
+	r.deadline_ns = pair_deadline();
+	ck_assert_int_lt(p.ops->lane_accept(p.mirror, fds[0], &r, &why), 0);
+	ck_assert_uint_lt(clock_mono_ns(), r.deadline_ns);
+	ck_assert_int_eq(pair_post(&p, p.mirror, 1, "x", 1, 0, 1), -ENOTCONN);
+	p.ops->close(p.mirror);
+	close(fds[0]);
 }
 END_TEST
 
@@ -578,15 +722,6 @@ START_TEST(takes_posts_from_many_threads)
 }
 END_TEST
 
-static unsigned open_fds(void)
-{
-	unsigned n = 0;
-
-	for (int fd = 0; fd < 256; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
-}
-
 /* Of what can be touched: an arena of malloc's is reserved as a whole. Not by /proc/self/statm,
  * which under qemu-user is qemu's own. */
 static unsigned long mapped_pages(void)
@@ -650,6 +785,9 @@ int main(void)
 	tcase_add_loop_test(t, stands_a_stalled_receiver, first, end);
 	tcase_add_loop_test(t, goes_on_when_the_sender_loses_a_lane, first, end);
 	tcase_add_loop_test(t, goes_on_when_the_receiver_loses_a_lane, first, end);
+	tcase_add_loop_test(t, makes_a_dead_lane_anew, first, end);
+	tcase_add_loop_test(t, comes_back_when_all_lanes_were_down, first, end);
+	tcase_add_loop_test(t, no_lane_comes_from_a_peer_that_is_gone, first, end);
 	tcase_add_loop_test(t, says_when_the_last_lane_is_gone, first, end);
 	tcase_add_loop_test(t, notices_a_closed_peer, first, end);
 	tcase_add_loop_test(t, notices_a_killed_peer_within_a_second, first, end);

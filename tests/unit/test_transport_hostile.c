@@ -129,17 +129,24 @@ static int dial(const struct tcp_answer *a)
 	return fd;
 }
 
-static int dial_lane(const struct tcp_answer *a, uint32_t lane, uint8_t spoil)
+static int dial_lane_of(const struct tcp_answer *a, uint32_t lane, uint32_t generation,
+			uint8_t spoil)
 {
 	struct tcp_lane_hello h;
 	int fd = dial(a);
 
 	put_be32(h.magic, TCP_MAGIC_LANE);
 	put_be32(h.lane, lane);
+	put_be32(h.generation, generation);
 	memcpy(h.token, a->token, sizeof(h.token));
 	h.token[TCP_TOKEN_BYTES - 1] ^= spoil;
 	send_all(fd, &h, sizeof(h));
 	return fd;
+}
+
+static int dial_lane(const struct tcp_answer *a, uint32_t lane, uint8_t spoil)
+{
+	return dial_lane_of(a, lane, 0, spoil);
 }
 
 /* A mirror with two lanes whose peer is this test; ret_lane are our ends. */
@@ -175,6 +182,8 @@ START_TEST(tcp_strangers_do_not_get_in)
 	fd[n++] = dial_lane(&a, 0, 1);
 	ck_assert_int_eq(recv(fd[n - 1], &c, 1, 0), 0);
 	fd[n++] = dial_lane(&a, 5, 0);
+	fd[n++] = dial_lane_of(&a, 0, 1, 0);
+	ck_assert_int_eq(recv(fd[n - 1], &c, 1, 0), 0);
 	fd[n++] = dial_lane(&a, 0, 0);
 	recv_all(v.fd, &status, sizeof(status));
 	ck_assert_int_eq(victim_end(&v), 0);
@@ -334,6 +343,123 @@ START_TEST(tcp_takes_frames_in_pieces)
 }
 END_TEST
 
+/* Lane 1 of a victim is dead, and its mirror waits for that of generation 3. */
+static void tcp_relane_begin(struct pair *p, struct pair_relane *a, pthread_t *ret_thread,
+			     int ret_fds[2], struct tcp_answer *ret_answer)
+{
+	*a = (struct pair_relane){ .ops = p->ops, .ep = p->mirror,
+				   .r = { .lane = 1, .generation = 3,
+					  .deadline_ns = pair_deadline() } };
+	pair_sockets(true, ret_fds);
+	a->fd = ret_fds[0];
+	ck_assert_int_eq(thread_start(ret_thread, "kv-accept", pair_relane_main, a), 0);
+	recv_all(ret_fds[1], ret_answer, sizeof(*ret_answer));
+	ck_assert_uint_eq(get_be16(ret_answer->lanes), 2);
+}
+
+static int dial_at(int control_fd, const struct tcp_answer *a, uint32_t lane, uint32_t generation,
+		   uint8_t spoil)
+{
+	struct sockaddr_in in;
+	struct tcp_lane_hello h;
+	socklen_t len = sizeof(in);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_eq(getpeername(control_fd, (struct sockaddr *)&in, &len), 0);
+	in.sin_port = htons(get_be16(a->port));
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+	put_be32(h.magic, TCP_MAGIC_LANE);
+	put_be32(h.lane, lane);
+	put_be32(h.generation, generation);
+	memcpy(h.token, a->token, sizeof(h.token));
+	h.token[0] ^= spoil;
+	send_all(fd, &h, sizeof(h));
+	return fd;
+}
+
+/* A lane made anew is that of its generation: an older one's hello, another lane's and one with
+ * another token stay outside, and bytes of the old connection come to nothing. */
+START_TEST(tcp_old_lanes_do_not_come_back)
+{
+	static const struct { uint32_t lane, generation; uint8_t spoil; } wrong[] = {
+		{ 1, 2, 0 }, { 1, 0, 0 }, { 1, 4, 0 }, { 0, 3, 0 }, { 7, 3, 0 }, { 1, 3, 1 },
+	};
+	struct pair p = { .ops = &transport_tcp_ops };
+	struct bad_frame f = good_frame;
+	struct tcp_status status;
+	struct pair_relane relane;
+	struct transport_event ev;
+	struct tcp_answer a;
+	struct victim v;
+	pthread_t thread;
+	int lane[2], fds[2], fd;
+	char c;
+
+	p.mirror = tcp_victim(&v, lane);
+	p.ops->kill_lane(p.mirror, 1);
+	ck_assert_uint_eq(pair_next_of(&p, p.mirror, TRANSPORT_EVENT_LANE_DOWN).lane, 1);
+	tcp_relane_begin(&p, &relane, &thread, fds, &a);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		fd = dial_at(fds[1], &a, wrong[i].lane, wrong[i].generation, wrong[i].spoil);
+		ck_assert_int_eq(recv(fd, &c, 1, 0), 0);
+		close(fd);
+	}
+	fd = dial_at(fds[1], &a, 1, 3, 0);
+	recv_all(fds[1], &status, sizeof(status));
+	ck_assert_uint_eq(get_be32(status.err), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(relane.result, 0);
+	f.lane = 1;
+	f.off = 100;
+	(void)send(lane[1], &f, sizeof(f), MSG_NOSIGNAL);
+	send_frame(fd, &f);
+	ev = pair_next(&p, p.mirror);
+	ck_assert_int_eq(ev.kind, TRANSPORT_EVENT_NOTICE);
+	ck_assert_uint_eq(ev.lane, 1);
+	ck_assert_uint_eq(ev.off, 100);
+	ck_assert_int_eq(p.ops->poll(p.mirror, &ev, 1, 0), 0);
+	p.ops->close(p.mirror);
+	close(fd);
+	close(fds[0]);
+	close(fds[1]);
+	close(lane[0]);
+	close(lane[1]);
+}
+END_TEST
+
+/* In shared memory the two ends must mean the same lane and generation. */
+START_TEST(shm_old_lanes_do_not_come_back)
+{
+	static const struct shm_lane_hello wrong[] = {
+		{ SHM_MAGIC_LANE, SHM_FORMAT_VERSION, 0, 2 },
+		{ SHM_MAGIC_LANE, SHM_FORMAT_VERSION, 1, 3 },
+		{ SHM_MAGIC_LANE, SHM_FORMAT_VERSION + 1, 0, 3 },
+		{ SHM_MAGIC, SHM_FORMAT_VERSION, 0, 3 },
+	};
+	struct transport_relane r = { .lane = 0, .generation = 3, .deadline_ns = pair_deadline() };
+	const char *why;
+	struct pair p;
+	int fds[2];
+
+	pair_open(&p, &transport_shm_ops, false, 2, WINDOW);
+	p.ops->kill_lane(p.primary, 0);
+	pair_next_of(&p, p.mirror, TRANSPORT_EVENT_LANE_DOWN);
+	pair_next_of(&p, p.primary, TRANSPORT_EVENT_LANE_DOWN);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		pair_sockets(false, fds);
+		send_all(fds[1], &wrong[i], sizeof(wrong[i]));
+		ck_assert_int_eq(p.ops->lane_accept(p.mirror, fds[0], &r, &why), -EPROTO);
+		ck_assert_int_eq(pair_post(&p, p.mirror, 0, "x", 1, 0, 1), -ENOTCONN);
+		close(fds[0]);
+		close(fds[1]);
+	}
+	pair_relane(&p, false, 0, 3);
+	ck_assert_int_eq(pair_post(&p, p.primary, 0, "x", 1, 0, 1), 1);
+	ck_assert_uint_eq(pair_next_of(&p, p.mirror, TRANSPORT_EVENT_NOTICE).lane, 0);
+	pair_close(&p);
+}
+END_TEST
+
 /* ---- shm: one process, so the victim's inbox is at hand through the peer's private state ---- */
 
 static void open_shm(struct pair *p)
@@ -474,6 +600,8 @@ int main(void)
 			    sizeof(bad_frames) / sizeof(bad_frames[0]));
 	tcase_add_test(t, tcp_more_notices_than_credits_cost_the_lane);
 	tcase_add_test(t, tcp_takes_frames_in_pieces);
+	tcase_add_test(t, tcp_old_lanes_do_not_come_back);
+	tcase_add_test(t, shm_old_lanes_do_not_come_back);
 	tcase_add_loop_test(t, shm_bad_index_costs_the_lane, 0, 3);
 	tcase_add_loop_test(t, shm_bad_entry_costs_the_lane, 0, 5);
 	tcase_add_test(t, shm_bad_tail_costs_the_lane);

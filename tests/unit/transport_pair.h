@@ -114,6 +114,45 @@ static inline void pair_open(struct pair *p, const struct transport_ops *ops, bo
 	close(fds[1]);
 }
 
+struct pair_relane {
+	const struct transport_ops *ops;
+	struct transport_ep *ep;
+	struct transport_relane r;
+	int fd, result;
+};
+
+static inline void *pair_relane_main(void *arg)
+{
+	struct pair_relane *a = arg;
+	const char *why;
+
+	a->result = a->ops->lane_accept(a->ep, a->fd, &a->r, &why);
+	return NULL;
+}
+
+/* Both ends have had the lane's LANE_DOWN: makes it anew. */
+static inline void pair_relane(struct pair *p, bool over_tcp, unsigned lane, uint32_t generation)
+{
+	struct transport_relane r = { .lane = lane, .generation = generation,
+				      .deadline_ns = pair_deadline() };
+	struct pair_relane a = { .ops = p->ops, .ep = p->mirror, .r = r };
+	const char *why = "";
+	pthread_t thread;
+	int fds[2], err;
+
+	pair_sockets(over_tcp, fds);
+	a.fd = fds[0];
+	pair_must(thread_start(&thread, "kv-accept", pair_relane_main, &a) == 0, "no thread");
+	err = p->ops->lane_connect(p->primary, fds[1], &r, &why);
+	errno = -err;
+	pair_must(err == 0, why);
+	pair_must(pthread_join(thread, NULL) == 0, "no thread");
+	errno = -a.result;
+	pair_must(a.result == 0, "the lane was not accepted");
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static inline void pair_close(struct pair *p)
 {
 	p->ops->close(p->primary);

@@ -21,3 +21,4 @@ for case in fault away refuse; do
 	must 1 "$replication CK_RUN_CASE=$case '$unit/test_repl'"
 done
 must 1 "$replication CK_RUN_CASE=load '$unit/test_repl_load'"
+must 1 "$replication CK_RUN_CASE=batches '$unit/test_repl_lanes'"
