@@ -302,8 +302,8 @@ int bench_engine_get(struct bench_engine *e, struct bench_caller *c, uint64_t ke
 	return 0;
 }
 
-int bench_engine_open(const struct options *opt, const char *volume, struct bench_engine **ret_e,
-		      char why[NODE_WHY_BYTES])
+int bench_engine_open(const struct options *opt, const char *volume, const struct node_media *media,
+		      struct bench_engine **ret_e, char why[NODE_WHY_BYTES])
 {
 	struct bench_engine *e = calloc(1, sizeof(*e));
 	int err;
@@ -314,7 +314,7 @@ int bench_engine_open(const struct options *opt, const char *volume, struct benc
 	}
 	e->opt = opt;
 	e->timeout_ns = opt->timeout_s * NSEC_PER_SEC;
-	err = node_open(opt, volume, NULL, &e->node, why);
+	err = node_open(opt, volume, media, &e->node, why);
 	if (!err)
 		fs_metrics_init(&e->metrics, e->node->metrics);
 	if (!err)

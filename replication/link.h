@@ -130,6 +130,11 @@ struct link {
 	uint64_t verbs_retry_ns; /* verbs failed: not before */
 	uint64_t verbs_wait_ns, verbs_looked_ns;
 
+	/* Lanes that did not all open; the link's thread's. */
+	unsigned lanes_limit;          /* ask for no more, 0: as configured */
+	unsigned lanes_failed;         /* attempts in a row with the same number of lanes */
+	uint64_t lanes_limit_until_ns; /* then for all again */
+
 	/* Session; set up and torn down by the link's thread while no post can run. */
 	const struct transport_ops *tops;
 	struct transport_ep *ep;
