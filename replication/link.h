@@ -123,6 +123,7 @@ struct link {
 	char ended_why[LINK_ERROR_BYTES]; /* of the last session; "": none has ended */
 	uint64_t ended_ns;                /* when, since 1970 */
 	char transport[8];
+	char interface[LINK_INTERFACE_BYTES];
 	char transport_note[256];
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */
 

@@ -140,6 +140,7 @@ static int session_connect(struct link *l, int fd)
 		.memory = l->primary->cfg.memory,
 	};
 	struct repl_start start = { .next_lsn = htobe64(l->welcome.last_lsn + 1) };
+	char interface[LINK_INTERFACE_BYTES];
 	const char *why = NULL;
 	int err;
 
@@ -159,8 +160,10 @@ static int session_connect(struct link *l, int fd)
 		l->ep = NULL;
 		return link_fail(l, -EPROTO, "the mirror's ring is too small");
 	}
+	dial_interface(fd, interface);
 	pthread_mutex_lock(&l->primary->lock);
 	l->wake_ep = l->ep;
+	memcpy(l->interface, interface, sizeof(interface));
 	/* it may have changed since params were made */
 	l->tops->set_poll_us(l->ep, primary_get_knobs(l->primary).poll_us);
 	snprintf(l->transport, sizeof(l->transport), "%s", l->tops->name);
@@ -175,7 +178,7 @@ static void session_disconnect(struct link *l)
 {
 	pthread_mutex_lock(&l->primary->lock);
 	l->wake_ep = NULL;
-	l->transport[0] = '\0';
+	l->transport[0] = l->interface[0] = '\0';
 	pthread_mutex_unlock(&l->primary->lock);
 	l->tops->close(l->ep);
 	l->ep = NULL;
