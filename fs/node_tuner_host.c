@@ -14,6 +14,9 @@
 #include <math.h>
 #include <sys/resource.h>
 
+/* A mirror tells its load four times a second. */
+#define LOAD_FRESH_NS (2 * NSEC_PER_SEC)
+
 static struct metric *first_series(struct metrics *m, const char *family, const char *label)
 {
 	struct metric *s;
@@ -90,6 +93,30 @@ static void take_memory(struct node *n, struct tuner_snapshot *snap)
 	     look.found + look.not_found ? look.not_found : look.misses);
 }
 
+static void raise_gauge(struct tuner_snapshot *snap, enum tuner_gauge g, double value)
+{
+	if (value > snap->gauge[g])
+		snap->gauge[g] = value;
+}
+
+/* What the mirrors say of themselves, of each figure the most: the slowest of them is waited for. A
+ * word that is old, or the last session's, says nothing. */
+static void take_mirrors(const struct link_stats *links, unsigned count,
+			 struct tuner_snapshot *snap)
+{
+	for (unsigned i = 0; i < count; i++) {
+		const struct link_stats *s = &links[i];
+
+		if (s->state != LINK_LIVE || !s->load_known || s->load_age_ns > LOAD_FRESH_NS)
+			continue;
+		snap->mirrors_known = true;
+		raise_gauge(snap, TUNER_MIRROR_CPU, s->load_cpu_permille / 1000.0);
+		raise_gauge(snap, TUNER_MIRROR_LOG, s->load_log_permille / 1000.0);
+		raise_gauge(snap, TUNER_MIRROR_RING, s->load_ring_permille / 1000.0);
+		raise_gauge(snap, TUNER_MIRROR_LAG, (double)s->load_apply_lag);
+	}
+}
+
 static unsigned live_links(const struct link_stats *stats, unsigned count, uint32_t *ret_mask,
 			   bool *ret_filling)
 {
@@ -127,6 +154,7 @@ static void host_snapshot(void *ctx, struct tuner_snapshot *ret_snapshot)
 		know(ret_snapshot, TUNER_CPU_NS,
 		     (uint64_t)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * NSEC_PER_SEC +
 			     (uint64_t)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) * NSEC_PER_USEC);
+	take_mirrors(links, count, ret_snapshot);
 	node_tuner_machine_read(&t->machine, ret_snapshot);
 	node_tuner_traffic_read(&t->traffic, &t->machine, links, count,
 				ret_snapshot->hist_sum[TUNER_RECORD],

@@ -11,6 +11,7 @@ static const char *const names[TUNER_FEATURES] = {
 	"link_share",       "link_other",     "link_estimated",  "pcie_share",
 	"queue_depth",      "in_flight",      "retries_per_op",  "append_p50_us",
 	"commit_p50_us",    "commit_p90_us",  "commit_p99_us",   "region_hit_rate",
+	"mirror_cpu_cores", "mirror_log_share", "mirror_ring_share", "mirror_lag_records",
 	"forecast",
 };
 
@@ -148,6 +149,8 @@ void tuner_features_compute(const struct tuner_snapshot *before, const struct tu
 	v[TUNER_F_CPUS] = (float)gauge(&s, TUNER_CPUS);
 	v[TUNER_F_QUEUE_DEPTH] = after->gauge[TUNER_QUEUE_DEPTH] >= 0 ?
 				 (float)after->gauge[TUNER_QUEUE_DEPTH] : NAN;
+	for (int i = 0; after->mirrors_known && i <= TUNER_MIRROR_LAG - TUNER_MIRROR_CPU; i++)
+		v[TUNER_F_MIRROR_CPU + i] = (float)after->gauge[TUNER_MIRROR_CPU + i];
 	/* Little's law: what is under way is rate times time; no counter has to be kept for it. */
 	v[TUNER_F_IN_FLIGHT] = v[TUNER_F_OPS_PER_S] * (float)(hist_mean(&s, TUNER_COMMIT_NS) / 1e9);
 }

@@ -117,6 +117,25 @@ START_TEST(estimates_are_marked)
 }
 END_TEST
 
+START_TEST(mirrors_tell_their_load)
+{
+	struct tuner_features f;
+
+	b.time_ns = 1000000000;
+	b.gauge[TUNER_MIRROR_CPU] = 0.5;
+	tuner_features_compute(&a, &b, &f);
+	ck_assert(isnan(f.v[TUNER_F_MIRROR_CPU]));
+	b.mirrors_known = true;
+	b.gauge[TUNER_MIRROR_LAG] = 12;
+	tuner_features_compute(&a, &b, &f);
+	ck_assert_float_eq(f.v[TUNER_F_MIRROR_CPU], 0.5f);
+	ck_assert_float_eq(f.v[TUNER_F_MIRROR_RING], 0); /* idle is not unknown */
+	ck_assert_float_eq(f.v[TUNER_F_MIRROR_LAG], 12);
+	ck_assert_str_eq(tuner_feature_name(TUNER_F_MIRROR_LAG), "mirror_lag_records");
+	ck_assert_str_eq(tuner_feature_name(TUNER_F_FORECAST), "forecast");
+}
+END_TEST
+
 START_TEST(a_restart_is_nan)
 {
 	struct tuner_features f;
@@ -172,6 +191,7 @@ int main(void)
 	tcase_add_test(t, growth_not_totals);
 	tcase_add_test(t, link_estimated_without_counter);
 	tcase_add_test(t, estimates_are_marked);
+	tcase_add_test(t, mirrors_tell_their_load);
 	tcase_add_test(t, a_restart_is_nan);
 	tcase_add_test(t, settings_step_within_bounds);
 	suite_add_tcase(s, t);
