@@ -26,6 +26,8 @@ unsigned node_tuner_lanes_open(const struct node *n)
 {
 	unsigned lanes = 2 * n->opt->lanes;
 
+	if (n->opt->lanes_open)
+		return n->opt->lanes_open;
 	if (n->opt->tuner == OPTIONS_TUNER_OFF)
 		return n->opt->lanes;
 	if (lanes < NODE_TUNER_LANES_LEAST)
