@@ -31,7 +31,7 @@ struct engine_op {
 	uint64_t queued_ns;
 	struct value_ref refs[OP_DATA_IOV_MAX];
 	unsigned ref_count;
-	uint8_t head[RECORD_HEADER_BYTES + 64 + BENCH_NAME_BYTES];
+	uint8_t head[RECORD_HEADER_BYTES + 64 + 2 * BENCH_NAME_BYTES];
 };
 
 int bench_caller_init(struct bench_caller *c, struct bench_engine *e)
@@ -268,6 +268,26 @@ int bench_engine_create(struct bench_engine *e, struct bench_caller *c, uint64_t
 	r.u.create.mode = S_IFREG | 0644;
 	err = engine_submit(e, c, &r, NULL, 0);
 	return err ? err : engine_write(e, c, r.ino, 0, buf, bytes);
+}
+
+int bench_engine_rename(struct bench_engine *e, struct bench_caller *c, uint64_t from, uint64_t to)
+{
+	char name[BENCH_NAME_BYTES], name2[BENCH_NAME_BYTES];
+	struct record r = { .opcode = RECORD_RENAME, .timestamp_ns = clock_real_ns(),
+			    .name = bench_key_name(from, name),
+			    .name2 = bench_key_name(to, name2) };
+	struct store *st = e->node->store;
+	struct inode *in;
+
+	r.name_len = (uint32_t)strlen(name);
+	r.name2_len = (uint32_t)strlen(name2);
+	r.u.rename.old_parent_ino = r.u.rename.new_parent_ino = STORE_ROOT_INO;
+	store_lock(st);
+	in = engine_find_locked(st, from);
+	if (in)
+		r.ino = in->ino;
+	store_unlock(st);
+	return r.ino ? engine_submit(e, c, &r, NULL, 0) : -ENOENT;
 }
 
 int bench_engine_get(struct bench_engine *e, struct bench_caller *c, uint64_t key, void *buf,

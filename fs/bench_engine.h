@@ -49,6 +49,8 @@ int bench_engine_put(struct bench_engine *e, struct bench_caller *c, uint64_t ke
 		     size_t bytes);
 int bench_engine_create(struct bench_engine *e, struct bench_caller *c, uint64_t key,
 			const void *buf, size_t bytes);
+/* Key from becomes key to, which is not there. */
+int bench_engine_rename(struct bench_engine *e, struct bench_caller *c, uint64_t from, uint64_t to);
 /* Copies the value to buf; blocks until that is committed. */
 int bench_engine_get(struct bench_engine *e, struct bench_caller *c, uint64_t key, void *buf,
 		     size_t cap, uint64_t *ret_bytes);
