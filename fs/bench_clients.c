@@ -80,12 +80,20 @@ static int client_put(struct client *c, uint64_t key)
 static int client_create(struct client *c)
 {
 	struct clients *all = c->all;
-	uint64_t key = bench_create_begin(all->keys, c->index);
-	int err = bench_engine_create(all->engine, &c->caller, key, c->buf, all->cfg->value_bytes);
+	uint64_t key = bench_create_begin(all->keys, c->index), oldest;
+	size_t bytes = all->cfg->value_bytes;
+	int err;
 
+	if (bench_key_replaces(all->keys, key, &oldest)) {
+		err = bench_engine_rename(all->engine, &c->caller, oldest, key);
+		if (!err)
+			err = bench_engine_put(all->engine, &c->caller, key, c->buf, bytes);
+	} else {
+		err = bench_engine_create(all->engine, &c->caller, key, c->buf, bytes);
+	}
 	bench_create_end(all->keys, c->index);
 	if (!err)
-		c->result.bytes += all->cfg->value_bytes;
+		c->result.bytes += bytes;
 	return err;
 }
 
@@ -105,7 +113,10 @@ static int client_do(struct client *c, enum bench_op op)
 
 	switch (op) {
 	case BENCH_GET:
-		return client_get(c, key);
+		err = client_get(c, key);
+		/* replaced since it was chosen: it is one of the latest no more */
+		return err == -ENOENT && c->all->keys->load->keys == BENCH_LATEST ?
+			       client_get(c, bench_choose_key(c->all->keys, &c->random)) : err;
 	case BENCH_PUT:
 		return client_put(c, key);
 	case BENCH_CREATE:

@@ -31,7 +31,7 @@ struct engine_op {
 	uint64_t queued_ns;
 	struct value_ref refs[OP_DATA_IOV_MAX];
 	unsigned ref_count;
-	uint8_t head[RECORD_HEADER_BYTES + 64 + BENCH_NAME_BYTES];
+	uint8_t head[RECORD_HEADER_BYTES + 64 + 2 * BENCH_NAME_BYTES];
 };
 
 int bench_caller_init(struct bench_caller *c, struct bench_engine *e)
@@ -270,6 +270,26 @@ int bench_engine_create(struct bench_engine *e, struct bench_caller *c, uint64_t
 	return err ? err : engine_write(e, c, r.ino, 0, buf, bytes);
 }
 
+int bench_engine_rename(struct bench_engine *e, struct bench_caller *c, uint64_t from, uint64_t to)
+{
+	char name[BENCH_NAME_BYTES], name2[BENCH_NAME_BYTES];
+	struct record r = { .opcode = RECORD_RENAME, .timestamp_ns = clock_real_ns(),
+			    .name = bench_key_name(from, name),
+			    .name2 = bench_key_name(to, name2) };
+	struct store *st = e->node->store;
+	struct inode *in;
+
+	r.name_len = (uint32_t)strlen(name);
+	r.name2_len = (uint32_t)strlen(name2);
+	r.u.rename.old_parent_ino = r.u.rename.new_parent_ino = STORE_ROOT_INO;
+	store_lock(st);
+	in = engine_find_locked(st, from);
+	if (in)
+		r.ino = in->ino;
+	store_unlock(st);
+	return r.ino ? engine_submit(e, c, &r, NULL, 0) : -ENOENT;
+}
+
 int bench_engine_get(struct bench_engine *e, struct bench_caller *c, uint64_t key, void *buf,
 		     size_t cap, uint64_t *ret_bytes)
 {
@@ -302,8 +322,8 @@ int bench_engine_get(struct bench_engine *e, struct bench_caller *c, uint64_t ke
 	return 0;
 }
 
-int bench_engine_open(const struct options *opt, const char *volume, struct bench_engine **ret_e,
-		      char why[NODE_WHY_BYTES])
+int bench_engine_open(const struct options *opt, const char *volume, const struct node_media *media,
+		      struct bench_engine **ret_e, char why[NODE_WHY_BYTES])
 {
 	struct bench_engine *e = calloc(1, sizeof(*e));
 	int err;
@@ -314,7 +334,7 @@ int bench_engine_open(const struct options *opt, const char *volume, struct benc
 	}
 	e->opt = opt;
 	e->timeout_ns = opt->timeout_s * NSEC_PER_SEC;
-	err = node_open(opt, volume, NULL, &e->node, why);
+	err = node_open(opt, volume, media, &e->node, why);
 	if (!err)
 		fs_metrics_init(&e->metrics, e->node->metrics);
 	if (!err)

@@ -34,9 +34,10 @@ void bench_caller_destroy(struct bench_caller *c);
 
 /*
  * Opens volume as a primary with opt's mirrors (opt outlives the engine), and waits until
- * opt->min_mirrors of them are live, to opt->connect_s. -errno with why.
+ * opt->min_mirrors of them are live, to opt->connect_s. media as of node_open: NULL but in tests.
+ * -errno with why.
  */
-int bench_engine_open(const struct options *opt, const char *volume,
+int bench_engine_open(const struct options *opt, const char *volume, const struct node_media *media,
 		      struct bench_engine **ret_e, char why[NODE_WHY_BYTES]);
 /* Commits what is queued, makes the last checkpoint, ends. NULL is fine. */
 void bench_engine_close(struct bench_engine *e);
@@ -48,6 +49,8 @@ int bench_engine_put(struct bench_engine *e, struct bench_caller *c, uint64_t ke
 		     size_t bytes);
 int bench_engine_create(struct bench_engine *e, struct bench_caller *c, uint64_t key,
 			const void *buf, size_t bytes);
+/* Key from becomes key to, which is not there. */
+int bench_engine_rename(struct bench_engine *e, struct bench_caller *c, uint64_t from, uint64_t to);
 /* Copies the value to buf; blocks until that is committed. */
 int bench_engine_get(struct bench_engine *e, struct bench_caller *c, uint64_t key, void *buf,
 		     size_t cap, uint64_t *ret_bytes);

@@ -162,6 +162,26 @@ uint64_t bench_create_begin(struct bench_keys *k, unsigned client)
 	return atomic_fetch_add(&k->next, 1);
 }
 
+/* Those made beforehand, and as many again; more than clients can be about to make. The loads that
+ * don't prefer the latest keep to those made beforehand: they stay. */
+uint64_t bench_keys_most(const struct bench_load *load, uint64_t count)
+{
+	if (!load->percent[BENCH_CREATE])
+		return count;
+	return (load->keys == BENCH_LATEST ? 2 : 3) * count + BENCH_THREADS_MAX;
+}
+
+bool bench_key_replaces(const struct bench_keys *k, uint64_t key, uint64_t *ret_oldest)
+{
+	uint64_t first = k->load->keys == BENCH_LATEST ? 0 : k->count;
+	uint64_t most = bench_keys_most(k->load, k->count) - first;
+
+	if (key < first + most)
+		return false;
+	*ret_oldest = key - most;
+	return true;
+}
+
 void bench_create_end(struct bench_keys *k, unsigned client)
 {
 	atomic_store(&k->creating[client], UINT64_MAX);

@@ -191,7 +191,7 @@ static int replication_cell(struct replication *r, struct bench_cell *c, unsigne
 	if (!err)
 		err = replication_primary_options(r, &site, setting, &opt);
 	if (!err)
-		err = bench_engine_open(&opt, volume, &e, r->why);
+		err = bench_engine_open(&opt, volume, NULL, &e, r->why);
 	if (!err)
 		err = replication_runs(r, e, c, setting);
 	bench_engine_close(e);

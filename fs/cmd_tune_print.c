@@ -3,6 +3,7 @@
 #include "fs/control.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Decisions as the daemon sends them: like tuner_explain_print. */
 static void print_settings(const char *what, const json_t *s)
@@ -38,11 +39,33 @@ static void print_candidates(const json_t *d)
 	}
 }
 
-void cmd_tune_print_decision(const json_t *d)
+static bool is_estimated(const json_t *d, const char *name)
+{
+	const json_t *list = json_object_get(d, "estimated"), *v;
+	size_t i;
+
+	json_array_foreach(list, i, v)
+		if (json_is_string(v) && strcmp(json_string_value(v), name) == 0)
+			return true;
+	return false;
+}
+
+/* "~": an estimate. */
+static void print_features(const json_t *d)
 {
 	const char *name;
 	json_t *v;
 
+	printf("  features ");
+	json_object_foreach(json_object_get(d, "features"), name, v)
+		if (json_is_number(v))
+			printf(" %s=%s%.4g", name, is_estimated(d, name) ? "~" : "",
+			       json_number_value(v));
+	printf("\n");
+}
+
+void cmd_tune_print_decision(const json_t *d)
+{
 	printf("window %lld: %s: %s\n", (long long)json_integer_value(json_object_get(d, "window")),
 	       json_string_value(json_object_get(d, "action")),
 	       json_string_value(json_object_get(d, "why")));
@@ -54,11 +77,7 @@ void cmd_tune_print_decision(const json_t *d)
 	print_number(", gain ", json_object_get(d, "gain"));
 	printf("\n");
 	print_candidates(d);
-	printf("  features ");
-	json_object_foreach(json_object_get(d, "features"), name, v)
-		if (json_is_number(v))
-			printf(" %s=%.4g", name, json_number_value(v));
-	printf("\n");
+	print_features(d);
 }
 
 void cmd_tune_print(const json_t *t)

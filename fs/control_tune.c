@@ -7,6 +7,7 @@
 
 #include "common/json_text.h"
 #include "tuner/explain.h"
+#include "tuner/trace_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -107,28 +108,35 @@ static bool on_fuse(const char *path)
 	return statfs(len ? dir : "/", &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
 }
 
+/* A new file: nothing that is there is touched, it might be the volume's, or a recording under way.
+ * kv-trace: the file system may hang. -EREMOTE: a FUSE mount. */
+static int tune_create(const char *path)
+{
+	int fd;
+
+	if (on_fuse(path))
+		return -EREMOTE;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
 /* Opens a new file for a recording; *ret_f stays NULL for one that is to end. */
 static json_t *tune_open(const char *path, FILE **ret_f)
 {
-	json_t *no;
-	int fd;
+	int err;
 
 	if (!*path)
 		return NULL;
 	if (*path != '/')
 		return refuse("a recording needs a full path, not %s", path);
-	if (on_fuse(path))
+	err = trace_writer_open(tune_create, path, TRACE_WRITER_QUEUE_BYTES, TRACE_WRITER_WAIT_NS,
+				ret_f);
+	if (err == -EREMOTE)
 		return refuse("%s: a recording cannot lie on a FUSE mount; choose another place",
 			      path);
-	/* nothing that is there is touched: it might be the volume's, or a recording under way */
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	*ret_f = fd < 0 ? NULL : fdopen(fd, "w");
-	if (*ret_f)
-		return NULL;
-	no = refuse("cannot make %s: %s", path, strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	return no;
+	if (err == -ETIMEDOUT)
+		return refuse("%s: its file system does not answer; choose another place", path);
+	return err ? refuse("cannot make %s: %s", path, strerror(-err)) : NULL;
 }
 
 /* All that is asked for is looked at before any of it is done. */

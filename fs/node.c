@@ -127,6 +127,8 @@ static int node_open_memory(struct node *n, uint64_t pool_bytes, char *why)
 		snprintf(why, NODE_WHY_BYTES, "%s", reason);
 		return err;
 	}
+	if (n->media && n->media->memory)
+		m.ops = n->media->memory;
 	node_check_memlock(n, pool_bytes);
 	err = node_create_pool(n, &m, pool_bytes ? pool_bytes : REGION_BYTES);
 	if (err) {
@@ -151,9 +153,9 @@ static void node_say_medium(const struct node *n)
 			  n->vol->path);
 }
 
-static int node_open_log(struct node *n, const struct node_media *media,
-			 struct oplog_range *ret_range, char *why)
+static int node_open_log(struct node *n, struct oplog_range *ret_range, char *why)
 {
+	const struct node_media *media = n->media;
 	struct oplog_config cfg = {
 		.node_id = n->vol->super.node_id,
 		.format_version = n->vol->super.format_version,
@@ -358,10 +360,10 @@ static int node_recover_resync(struct node *n, char *why)
 	return err ? node_fail(why, err, "an unfinished resync cannot be cleared") : 0;
 }
 
-static int node_recover(struct node *n, const struct node_media *media, char *why)
+static int node_recover(struct node *n, char *why)
 {
 	struct oplog_range range = { .first_lsn = 0 };
-	int err = node_open_log(n, media, &range, why);
+	int err = node_open_log(n, &range, why);
 
 	if (err)
 		return err;
@@ -437,6 +439,7 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	if (!n)
 		return node_fail(why, -ENOMEM, "cannot start");
 	n->opt = opt;
+	n->media = media;
 	node_init_locks(n);
 	if (node_metrics_open(n) != 0) {
 		node_close(n);
@@ -456,7 +459,7 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	if (!err)
 		err = node_open_memory(n, node_pool_bytes(n), why);
 	if (!err)
-		err = node_recover(n, media, why);
+		err = node_recover(n, why);
 	if (!err && n->opt->role == OPTIONS_MOUNT)
 		err = node_begin_epoch(n, n->vol->super.is_mirror, why);
 	if (!err && (err = node_ckpt_start(n)) != 0)

@@ -30,17 +30,20 @@
 
 #define NODE_WHY_BYTES (PATH_MAX + 512) /* a sentence with a path */
 
-/* Where the log and the checkpoints lie: other media than the volume's own, with the faults
- * a test wants. */
+/* What a node stands on: others than the volume's own media, the host's memory and the transports
+ * of the addresses, with the faults a test wants. Outlives the node. */
 struct node_media {
 	const struct logdev_ops *log;         /* NULL: libpmemlog pools */
-	const struct ckpt_hooks *ckpt;        /* NULL: the system's calls; outlives the node */
+	const struct ckpt_hooks *ckpt;        /* NULL: the system's calls */
+	const struct region_backend_ops *memory; /* NULL: what memory= says */
+	const struct transport_ops *transport;   /* primary; NULL: as the address says */
 };
 
 struct view; /* a mirror's read-only view: what changed (mirror_view.h) */
 
 struct node {
 	const struct options *opt;
+	const struct node_media *media; /* NULL but in tests */
 	struct volume *vol;
 	struct region_pool *regions;
 	struct slab *slab;

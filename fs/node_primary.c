@@ -70,6 +70,7 @@ static int node_start_links(struct node *n)
 		.metrics = n->metrics,
 		.mirrors = n->opt->mirrors.list,
 		.mirror_count = n->opt->mirrors.count,
+		.transport = n->media ? n->media->transport : NULL,
 		.checkpoint = node_resync_ckpt,
 		.note_sync = node_note_sync,
 		.ctx = n,

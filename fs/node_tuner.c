@@ -26,6 +26,8 @@ unsigned node_tuner_lanes_open(const struct node *n)
 {
 	unsigned lanes = 2 * n->opt->lanes;
 
+	if (n->opt->lanes_open)
+		return n->opt->lanes_open;
 	if (n->opt->tuner == OPTIONS_TUNER_OFF)
 		return n->opt->lanes;
 	if (lanes < NODE_TUNER_LANES_LEAST)
@@ -115,8 +117,8 @@ void node_tuner_bounds(struct node *n, struct tuner_bounds *ret_bounds)
 	if (n->primary)
 		bound_links(n, ret_bounds);
 	region_pool_look(n->regions, &look);
-	/* The device or the memlock limit has no room for what there is already. */
-	if (look.register_err || most < own.level[TUNER_KNOB_RESERVE])
+	/* The machine, the device or the memlock limit has no room for what is wanted already. */
+	if (look.commit_err || look.register_err || most < own.level[TUNER_KNOB_RESERVE])
 		most = own.level[TUNER_KNOB_RESERVE];
 	bound(ret_bounds, TUNER_KNOB_RESERVE, most);
 	tuner_bounds_sane(ret_bounds);
@@ -160,7 +162,7 @@ void node_tuner_config_init(const struct node *n, struct node_tuner_config *ret_
 static int start_loop(struct node_tuner *t, const struct node_tuner_config *cfg)
 {
 	struct tuner_loop_config c = {
-		.host = &node_tuner_host,
+		.host = cfg->host ? cfg->host : &node_tuner_host,
 		.ctx = t,
 		.window_ns = cfg->window_ns,
 		.dirfd = cfg->keep_model ? t->node->vol->dirfd : -1,

@@ -27,6 +27,8 @@ struct node_tuner_config {
 	double min_ops_per_s; /* below it a window says nothing */
 	bool keep_model;      /* load it from the volume, and save it there */
 	FILE *trace;          /* NULL: none; the loop's from the start on */
+	/* NULL: node_tuner_host. Tests put one before it that lies; its ctx is the same. */
+	const struct tuner_host_ops *host;
 };
 
 /* As the node's options say: the policy, windows of a second, the volume's model. */

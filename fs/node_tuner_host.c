@@ -14,6 +14,9 @@
 #include <math.h>
 #include <sys/resource.h>
 
+/* A mirror tells its load four times a second. */
+#define LOAD_FRESH_NS (2 * NSEC_PER_SEC)
+
 static struct metric *first_series(struct metrics *m, const char *family, const char *label)
 {
 	struct metric *s;
@@ -30,6 +33,7 @@ void node_tuner_find_series(struct node_tuner *t)
 		.append = first_series(m, "kvfs_stage_duration_seconds", "log"),
 		.commit_wait = first_series(m, "kvfs_commit_wait_seconds", NULL),
 		.record_bytes = first_series(m, "kvfs_record_bytes", NULL),
+		.read_bytes = first_series(m, "kvfs_operation_bytes_total", "read"),
 	};
 	t->series.retries_count = metrics_list(m, "qp_retry_count", NULL, t->series.retries,
 					       OPTIONS_MIRRORS_MAX);
@@ -89,10 +93,34 @@ static void take_memory(struct node *n, struct tuner_snapshot *snap)
 	     look.found + look.not_found ? look.not_found : look.misses);
 }
 
-static unsigned live_links(struct node *n, uint32_t *ret_mask, bool *ret_filling)
+static void raise_gauge(struct tuner_snapshot *snap, enum tuner_gauge g, double value)
 {
-	struct link_stats stats[OPTIONS_MIRRORS_MAX];
-	unsigned count = primary_stats(n->primary, stats, OPTIONS_MIRRORS_MAX), live = 0;
+	if (value > snap->gauge[g])
+		snap->gauge[g] = value;
+}
+
+/* What the mirrors say of themselves, of each figure the most: the slowest of them is waited for. A
+ * word that is old, or the last session's, says nothing. */
+static void take_mirrors(const struct link_stats *links, unsigned count,
+			 struct tuner_snapshot *snap)
+{
+	for (unsigned i = 0; i < count; i++) {
+		const struct link_stats *s = &links[i];
+
+		if (s->state != LINK_LIVE || !s->load_known || s->load_age_ns > LOAD_FRESH_NS)
+			continue;
+		snap->mirrors_known = true;
+		raise_gauge(snap, TUNER_MIRROR_CPU, s->load_cpu_permille / 1000.0);
+		raise_gauge(snap, TUNER_MIRROR_LOG, s->load_log_permille / 1000.0);
+		raise_gauge(snap, TUNER_MIRROR_RING, s->load_ring_permille / 1000.0);
+		raise_gauge(snap, TUNER_MIRROR_LAG, (double)s->load_apply_lag);
+	}
+}
+
+static unsigned live_links(const struct link_stats *stats, unsigned count, uint32_t *ret_mask,
+			   bool *ret_filling)
+{
+	unsigned live = 0;
 
 	*ret_mask = 0;
 	*ret_filling = false;
@@ -109,25 +137,37 @@ static unsigned live_links(struct node *n, uint32_t *ret_mask, bool *ret_filling
 static void host_snapshot(void *ctx, struct tuner_snapshot *ret_snapshot)
 {
 	struct node_tuner *t = ctx;
+	struct link_stats links[OPTIONS_MIRRORS_MAX];
+	unsigned count = primary_stats(t->node->primary, links, OPTIONS_MIRRORS_MAX);
 	struct rusage ru;
 	uint32_t mask;
 	bool filling;
 
+	/* Not in the first, for whose end the mount waits. */
+	if (t->traffic.any && t->machine.memory_bytes == 0)
+		node_tuner_machine_measure(&t->machine);
 	ret_snapshot->time_ns = clock_mono_ns();
 	take_load(t, ret_snapshot);
 	take_memory(t->node, ret_snapshot);
-	ret_snapshot->gauge[TUNER_COPIES] = live_links(t->node, &mask, &filling);
+	ret_snapshot->gauge[TUNER_COPIES] = live_links(links, count, &mask, &filling);
 	if (getrusage(RUSAGE_SELF, &ru) == 0)
 		know(ret_snapshot, TUNER_CPU_NS,
 		     (uint64_t)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * NSEC_PER_SEC +
 			     (uint64_t)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) * NSEC_PER_USEC);
+	take_mirrors(links, count, ret_snapshot);
 	node_tuner_machine_read(&t->machine, ret_snapshot);
+	node_tuner_traffic_read(&t->traffic, &t->machine, links, count,
+				ret_snapshot->hist_sum[TUNER_RECORD],
+				t->series.read_bytes ? metric_value(t->series.read_bytes) : 0,
+				ret_snapshot);
 }
 
 static void host_limits(void *ctx, struct tuner_bounds *ret_bounds, uint32_t *ret_flags)
 {
 	struct node_tuner *t = ctx;
 	struct node *n = t->node;
+	struct link_stats links[OPTIONS_MIRRORS_MAX];
+	unsigned count = primary_stats(n->primary, links, OPTIONS_MIRRORS_MAX);
 	uint32_t live;
 	bool filling;
 
@@ -135,7 +175,7 @@ static void host_limits(void *ctx, struct tuner_bounds *ret_bounds, uint32_t *re
 	*ret_flags = 0;
 	/* Without a live mirror there is nothing to tune; when one came or went, what was measured
 	 * is another set's. */
-	if (live_links(n, &live, &filling) == 0 || live != t->live_before || n->failed)
+	if (live_links(links, count, &live, &filling) == 0 || live != t->live_before || n->failed)
 		*ret_flags |= TUNER_WINDOW_FAILOVER;
 	if (filling)
 		*ret_flags |= TUNER_WINDOW_RESYNC;

@@ -2,7 +2,7 @@
 #ifndef KVFS_FS_NODE_TUNER_INTERNAL_H
 #define KVFS_FS_NODE_TUNER_INTERNAL_H
 /* The tuner over a node, its parts: node_tuner.c (life, settings), node_tuner_host.c (what the loop
- * asks for), node_tuner_machine.c (what the machine counts). */
+ * asks for), node_tuner_machine.c (what the machine counts), node_tuner_traffic.c (bytes moved). */
 #include "common/metrics.h"
 #include "fs/node.h"
 #include "fs/node_tuner.h"
@@ -15,7 +15,7 @@ struct node_knobs {
 
 /* Found once, read each window; NULL: nobody counts it. */
 struct node_tuner_series {
-	struct metric *wire, *append, *commit_wait, *record_bytes;
+	struct metric *wire, *append, *commit_wait, *record_bytes, *read_bytes;
 	struct metric *retries[OPTIONS_MIRRORS_MAX];
 	unsigned retries_count;
 };
@@ -25,7 +25,22 @@ struct node_tuner_machine {
 	const char *root;            /* "" or, in tests, a tree of files that stands for / */
 	char port[160];              /* sysfs directory of the RDMA device's port; "": none */
 	double link_bytes, pcie_bytes; /* a second; 0: unknown */
+	double memory_bytes; /* a second, that one processor writes past its caches; 0: not
+				measured yet */
 	unsigned cpus;
+};
+
+/* Bytes moved since the tuner began, from counters that may begin anew. kv-tuner's. */
+struct node_tuner_nic {
+	char name[LINK_INTERFACE_BYTES];
+	uint64_t last; /* its counter */
+};
+struct node_tuner_traffic {
+	bool any;                /* the last values are known */
+	uint64_t records_last, reads_last, sent_last[OPTIONS_MIRRORS_MAX];
+	uint64_t memory, sent, nic_sent;
+	struct node_tuner_nic nics[OPTIONS_MIRRORS_MAX];
+	unsigned nic_count;
 };
 
 struct node_tuner {
@@ -37,6 +52,7 @@ struct node_tuner {
 	/* kv-tuner's own, once it runs. */
 	struct node_tuner_series series;
 	struct node_tuner_machine machine;
+	struct node_tuner_traffic traffic;
 	uint32_t live_before;        /* bit i: mirror i was live */
 	double regret;
 };
@@ -50,5 +66,18 @@ void node_tuner_find_series(struct node_tuner *t);
 void node_tuner_machine_open(struct node_tuner_machine *m, const char *root, const char *device);
 /* Adds what is known of the machine to a snapshot. */
 void node_tuner_machine_read(const struct node_tuner_machine *m, struct tuner_snapshot *snap);
+/* Measures memory_bytes: some 50 ms of this thread's time, once. */
+void node_tuner_machine_measure(struct node_tuner_machine *m);
+/* Of a network interface bytes sent, all programs, and what it can send in a second (0: it doesn't
+ * say). False: no such counter. */
+bool node_tuner_machine_nic(const struct node_tuner_machine *m, const char *name,
+			    uint64_t *ret_sent, double *ret_bytes_per_s);
+
+/* Adds what moved to a snapshot that machine_read has filled: memory, always an estimate; and where
+ * no live link goes over RDMA the links' load, from their interfaces in place of the RDMA
+ * device's. records and reads: bytes so far. */
+void node_tuner_traffic_read(struct node_tuner_traffic *t, const struct node_tuner_machine *m,
+			     const struct link_stats *links, unsigned count, uint64_t records,
+			     uint64_t reads, struct tuner_snapshot *snap);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine counts for the tuner: CPU time of all programs, and of the RDMA device bytes
- * sent, link rate and PCIe width. What is not there stays unknown. Files of /proc and /sys, opened
+ * What the machine counts for the tuner: CPU time of all programs; of the RDMA device bytes sent,
+ * link rate and PCIe width; of network interfaces bytes and speed. What memory takes is measured,
+ * nobody counts it. What is not there stays unknown. Files of /proc and /sys, opened
  * anew each time: none waits. kv-tuner.
  */
 #include "fs/node_tuner_internal.h"
@@ -9,13 +10,20 @@
 #include "common/clock.h"
 
 #include <dirent.h>
+#include <libpmem.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define IB_DIR "/sys/class/infiniband"
+#define NET_DIR "/sys/class/net"
+#define MEASURE_FROM_BYTES (256U << 10) /* stays in the caches */
+#define MEASURE_TO_BYTES (16U << 20)
+#define MEASURE_ROUNDS 4
 #define IB_DATA_UNIT 4          /* port_xmit_data counts 32-bit words */
 #define PCIE_GT_TO_BYTES (1e9 / 8 * 128 / 130) /* a lane's, from GT/s, above generation 2 */
 
@@ -117,4 +125,59 @@ void node_tuner_machine_read(const struct node_tuner_machine *m, struct tuner_sn
 		snap->counter[TUNER_LINK_BYTES] = words * IB_DATA_UNIT;
 		snap->have |= 1U << TUNER_LINK_BYTES;
 	}
+}
+
+bool node_tuner_machine_nic(const struct node_tuner_machine *m, const char *name,
+			    uint64_t *ret_sent, double *ret_bytes_per_s)
+{
+	unsigned long long sent;
+	char dir[64], text[64];
+	double speed;
+
+	*ret_bytes_per_s = 0;
+	if (!name[0] || strchr(name, '/'))
+		return false;
+	snprintf(dir, sizeof(dir), NET_DIR "/%s", name);
+	speed = read_number(m->root, dir, "speed"); /* Mb/s; -1, or an error: it has none */
+	if (speed > 0)
+		*ret_bytes_per_s = speed * 1e6 / 8;
+	if (!read_text(m->root, dir, "statistics/tx_bytes", text, sizeof(text)) ||
+	    sscanf(text, "%llu", &sent) != 1)
+		return false;
+	*ret_sent = sent;
+	return true;
+}
+
+static double thread_seconds(void)
+{
+	struct timespec ts = { 0 };
+
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* Stores that pass the caches by: so the figure is memory's, however large a cache is. By the
+ * thread's own time: a machine that is busy looks as fast as one that is not. */
+void node_tuner_machine_measure(struct node_tuner_machine *m)
+{
+	size_t bytes = MEASURE_FROM_BYTES + MEASURE_TO_BYTES;
+	uint8_t *from = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
+	double best = 0;
+
+	if (from == MAP_FAILED)
+		return;
+	(void)madvise(from, bytes, MADV_HUGEPAGE);
+	memset(from, 1, bytes); /* its pages are there */
+	for (int round = 0; round < MEASURE_ROUNDS; round++) {
+		double began = thread_seconds(), took;
+
+		for (size_t off = MEASURE_FROM_BYTES; off < bytes; off += MEASURE_FROM_BYTES)
+			pmem_memcpy(from + off, from, MEASURE_FROM_BYTES, PMEM_F_MEM_NONTEMPORAL);
+		took = thread_seconds() - began;
+		if (took > 0 && MEASURE_TO_BYTES / took > best)
+			best = MEASURE_TO_BYTES / took;
+	}
+	munmap(from, bytes);
+	m->memory_bytes = best;
 }

@@ -60,6 +60,9 @@ static const struct option_def option_table[] = {
 	  "connections used to each mirror; the tuner opens more ahead (default: 2)" },
 	{ "lanes", KIND_UINT, OPTIONS_MIRROR, FIELD(lanes), 1, 40, NULL, "N",
 	  "most connections that a primary may open (default: 40)" },
+	{ "lanes_open", KIND_UINT, OPTIONS_MOUNT, FIELD(lanes_open), 1, 40, NULL, "N",
+	  "connections opened to each mirror, for the tuner to choose from (default: with tuner=on "
+	  "twice lanes, at least 4)" },
 	{ "poll_us", KIND_UINT, BOTH, FIELD(poll_us), 0, 1000000, NULL, "N",
 	  "most microseconds to spin for an event before sleeping, while it pays "
 	  "(default: shm 200, verbs 50, tcp 0)" },
@@ -495,6 +498,11 @@ int options_finish(struct options *o, char why[OPTIONS_WHY_BYTES])
 	option_fix_addrs(o, &o->listen);
 	if (o->role == OPTIONS_MOUNT && o->poll_us == TRANSPORT_POLL_US_DEFAULT)
 		o->poll_us = option_default_poll_us(o);
+	if (o->lanes_open && o->lanes_open < o->lanes) {
+		snprintf(why, OPTIONS_WHY_BYTES, "lanes_open=%u is fewer than lanes=%u",
+			 o->lanes_open, o->lanes);
+		return -EINVAL;
+	}
 	if (o->min_mirrors == OPTIONS_MAJORITY)
 		o->min_mirrors = (o->mirrors.count + 1) / 2;
 	if (o->min_mirrors > o->mirrors.count) {

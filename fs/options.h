@@ -55,6 +55,7 @@ struct options {
 	unsigned min_mirrors;       /* OPTIONS_MAJORITY: what makes a majority of the nodes */
 	unsigned timeout_s, connect_s;
 	unsigned lanes, poll_us;
+	unsigned lanes_open;        /* mount; 0: what the tuner may want (node_tuner.h) */
 	unsigned uring;             /* enum options_uring */
 	unsigned tuner;             /* enum options_tuner */
 	unsigned tuner_policy;      /* enum options_policy */

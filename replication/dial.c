@@ -4,7 +4,10 @@
 #include "common/clock.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -202,6 +205,49 @@ enum repl_transport dial_transport(const struct addr *a)
 		break;
 	}
 	return REPL_TRANSPORT_TCP;
+}
+
+/* Of an IPv4 address in IPv6's clothes the four bytes that count. */
+static size_t dial_ip(const struct sockaddr *sa, const uint8_t **ret_bytes)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)sa;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)sa;
+
+	if (sa->sa_family == AF_INET) {
+		*ret_bytes = (const uint8_t *)&four->sin_addr;
+		return sizeof(four->sin_addr);
+	}
+	if (sa->sa_family != AF_INET6)
+		return 0;
+	*ret_bytes = six->sin6_addr.s6_addr;
+	if (!IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
+		return sizeof(six->sin6_addr);
+	*ret_bytes += 12;
+	return 4;
+}
+
+void dial_interface(int fd, char *out)
+{
+	const uint8_t *own = NULL, *its = NULL;
+	struct sockaddr_storage ss = { 0 };
+	socklen_t len = sizeof(ss);
+	struct ifaddrs *list;
+	size_t bytes;
+
+	out[0] = '\0';
+	if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0)
+		return;
+	bytes = dial_ip((struct sockaddr *)&ss, &own);
+	if (!bytes || getifaddrs(&list) != 0)
+		return;
+	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+		if (!i->ifa_addr || dial_ip(i->ifa_addr, &its) != bytes ||
+		    memcmp(its, own, bytes) != 0)
+			continue;
+		snprintf(out, IF_NAMESIZE, "%s", i->ifa_name);
+		break;
+	}
+	freeifaddrs(list);
 }
 
 void dial_peer_text(int fd, char *out, size_t cap)

@@ -28,6 +28,10 @@ int dial_listen(const struct addr *a, int *ret_fd, uint16_t *ret_port);
 /* The transport an address asks for; an address without a prefix takes tcp. */
 enum repl_transport dial_transport(const struct addr *a);
 
+/* The interface that has a connected socket's own address, IF_NAMESIZE bytes; "": a Unix socket,
+ * or it can't be told. */
+void dial_interface(int fd, char *out);
+
 /* The peer of a connected socket, for messages. */
 void dial_peer_text(int fd, char *out, size_t cap);
 

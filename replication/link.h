@@ -139,12 +139,18 @@ struct link {
 	char ended_why[LINK_ERROR_BYTES]; /* of the last session; "": none has ended */
 	uint64_t ended_ns;                /* when, since 1970 */
 	char transport[8];
+	char interface[LINK_INTERFACE_BYTES];
 	char transport_note[256];
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */
 
 	/* An address without a prefix; the link's thread's. */
 	uint64_t verbs_retry_ns; /* verbs failed: not before */
 	uint64_t verbs_wait_ns, verbs_looked_ns;
+
+	/* Lanes that did not all open; the link's thread's. */
+	unsigned lanes_limit;          /* ask for no more, 0: as configured */
+	unsigned lanes_failed;         /* attempts in a row with the same number of lanes */
+	uint64_t lanes_limit_until_ns; /* then for all again */
 
 	/* Session; set up and torn down by the link's thread while no post can run. */
 	const struct transport_ops *tops;

@@ -24,6 +24,9 @@
 #define SESSION_STUCK_NS (120 * NSEC_PER_SEC)
 #define SESSION_EVENTS 64
 #define SESSION_RING_BYTES_MIN (4ULL << 20)
+/* Failures in a row of any kind before a link asks for fewer lanes, and how long it does then. */
+#define SESSION_LANES_TRIES 2
+#define SESSION_LANES_LIMIT_NS (300 * NSEC_PER_SEC)
 
 static bool session_stopping(const struct link *l)
 {
@@ -90,12 +93,46 @@ static int session_send_epochs(struct link *l, int fd)
 	return err ? link_fail(l, err, "cannot send the log's history: %s", strerror(-err)) : 0;
 }
 
+/* How many lanes to ask for. */
+static unsigned session_lanes(const struct link *l)
+{
+	unsigned lanes = l->primary->cfg.lanes_open;
+
+	if (l->welcome.lanes < lanes)
+		lanes = l->welcome.lanes;
+	if (l->lanes_limit && l->lanes_limit < lanes && clock_mono_ns() < l->lanes_limit_until_ns)
+		lanes = l->lanes_limit;
+	return lanes;
+}
+
+static bool session_is_shortage(int err)
+{
+	return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS ||
+	       err == -ENOSPC || err == -EAGAIN;
+}
+
+/* A device, a peer or a limit of descriptors may have room for some lanes and not for all: a mirror
+ * with fewer is better than none. First those that were opened ahead are given up, then others. The
+ * peer's shortage shows as any error here, so it takes more than one. True: try again at once. */
+static bool session_want_fewer(struct link *l, unsigned asked, int err)
+{
+	unsigned wanted = l->primary->cfg.lanes, fewer = asked / 2;
+
+	if (asked <= 1 || err == -ECANCELED || err == -ENOTSUP)
+		return false;
+	if (!session_is_shortage(err) && ++l->lanes_failed < SESSION_LANES_TRIES)
+		return false;
+	l->lanes_failed = 0;
+	l->lanes_limit = asked > wanted && fewer < wanted ? wanted : fewer;
+	l->lanes_limit_until_ns = clock_mono_ns() + SESSION_LANES_LIMIT_NS;
+	return session_is_shortage(err);
+}
+
 /* The lanes. After it the endpoint may be woken by others. */
 static int session_connect(struct link *l, int fd)
 {
 	struct transport_params params = {
-		.lanes = l->welcome.lanes < l->primary->cfg.lanes_open ?
-				 l->welcome.lanes : l->primary->cfg.lanes_open,
+		.lanes = session_lanes(l),
 		.window_bytes = REPL_PRIMARY_WINDOW_BYTES,
 		.deadline_ns = clock_mono_ns() + transport_setup_ns(l->primary->cfg.lanes_open),
 		.poll_us = primary_get_knobs(l->primary).poll_us,
@@ -104,6 +141,7 @@ static int session_connect(struct link *l, int fd)
 		.memory = l->primary->cfg.memory,
 	};
 	struct repl_start start = { .next_lsn = htobe64(l->welcome.last_lsn + 1) };
+	char interface[LINK_INTERFACE_BYTES];
 	const char *why = NULL;
 	int err;
 
@@ -112,16 +150,21 @@ static int session_connect(struct link *l, int fd)
 	if (!err)
 		err = l->tops->connect(fd, &l->addr, &params, &l->ep, &why);
 	if (err) {
-		link_fail(l, err, "cannot open lanes: %s", why ? why : strerror(-err));
-		return link_transport_failed(l, err);
+		link_fail(l, err, "cannot open %u lane%s: %s", params.lanes,
+			  params.lanes == 1 ? "" : "s", why ? why : strerror(-err));
+		return session_want_fewer(l, params.lanes, err) ? -EAGAIN :
+								  link_transport_failed(l, err);
 	}
+	l->lanes_failed = 0;
 	if (l->tops->remote_window_bytes(l->ep) < SESSION_RING_BYTES_MIN) {
 		l->tops->close(l->ep);
 		l->ep = NULL;
 		return link_fail(l, -EPROTO, "the mirror's ring is too small");
 	}
+	dial_interface(fd, interface);
 	pthread_mutex_lock(&l->primary->lock);
 	l->wake_ep = l->ep;
+	memcpy(l->interface, interface, sizeof(interface));
 	/* it may have changed since params were made */
 	l->tops->set_poll_us(l->ep, primary_get_knobs(l->primary).poll_us);
 	snprintf(l->transport, sizeof(l->transport), "%s", l->tops->name);
@@ -136,7 +179,7 @@ static void session_disconnect(struct link *l)
 {
 	pthread_mutex_lock(&l->primary->lock);
 	l->wake_ep = NULL;
-	l->transport[0] = '\0';
+	l->transport[0] = l->interface[0] = '\0';
 	pthread_mutex_unlock(&l->primary->lock);
 	l->tops->close(l->ep);
 	l->ep = NULL;

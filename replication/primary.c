@@ -215,6 +215,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 	link_load_stats_locked(l, s);
 	addr_format(&l->addr, s->addr, sizeof(s->addr));
 	memcpy(s->transport, l->transport, sizeof(s->transport));
+	memcpy(s->interface, l->interface, sizeof(s->interface));
 	memcpy(s->transport_note, l->transport_note, sizeof(s->transport_note));
 	memcpy(s->last_error, l->last_error, sizeof(s->last_error));
 	memcpy(s->ended_why, l->ended_why, sizeof(s->ended_why));

@@ -96,9 +96,11 @@ bool primary_help(struct primary_helper *h);
 void primary_help_end(struct primary_helper *h, bool back_soon);
 void primary_helper_leave(struct primary_helper *h);
 
+#define LINK_INTERFACE_BYTES 16 /* IF_NAMESIZE */
 struct link_stats {
 	char addr[300];
 	char transport[8];
+	char interface[LINK_INTERFACE_BYTES]; /* its session leaves by it; "": none, or unknown */
 	/* an address without a prefix: what was found, and what is used */
 	char transport_note[256];
 	enum link_state state;

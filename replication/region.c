@@ -65,6 +65,8 @@ struct region_pool {
 	uint32_t head[REGION_STATES]; /* lists; USED and BUSY have none */
 	/* the machine is out of memory: no more ahead until something changes */
 	bool commit_failed;
+	_Atomic int commit_err; /* the same for who looks on: set_reserve leaves it; written under
+				   lock */
 	bool stop;
 	uint64_t linger_until_ns; /* no region leaves before */
 	_Atomic uint64_t hits, misses; /* written under lock */
@@ -225,6 +227,7 @@ static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
 			err = prepare(p, i, &register_err);
 			pthread_mutex_lock(&p->lock);
 			p->commit_failed = err != 0;
+			p->commit_err = err;
 			busy_end_locked(p, i, err ? REGION_BARE : REGION_READY);
 			if (!err && p->registrar)
 				registered_locked(p, i, register_err);
@@ -256,6 +259,7 @@ static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
 	p->be->decommit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
 	pthread_mutex_lock(&p->lock);
 	p->commit_failed = false;
+	p->commit_err = 0;
 	busy_end_locked(p, i, REGION_BARE);
 	return true;
 }
@@ -377,6 +381,7 @@ static int get_miss_locked(struct region_pool *p, uint32_t i)
 	pthread_mutex_unlock(&p->lock);
 	err = p->be->commit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
 	pthread_mutex_lock(&p->lock);
+	p->commit_err = err;
 	busy_end_locked(p, i, err ? REGION_BARE : REGION_USED);
 	if (!err)
 		register_from_locked(p, i);
@@ -500,6 +505,7 @@ void region_pool_look(struct region_pool *p, struct region_look *ret_look)
 		.found = atomic_load_explicit(&p->found, memory_order_relaxed),
 		.not_found = atomic_load_explicit(&p->not_found, memory_order_relaxed),
 		.register_err = atomic_load_explicit(&p->register_err, memory_order_relaxed),
+		.commit_err = atomic_load_explicit(&p->commit_err, memory_order_relaxed),
 	};
 }
 

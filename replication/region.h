@@ -105,6 +105,7 @@ void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats);
 struct region_look {
 	uint64_t hits, misses, found, not_found;
 	int register_err;
+	int commit_err; /* of the last attempt to get memory since some was given back */
 };
 void region_pool_look(struct region_pool *p, struct region_look *ret_look);
 uint8_t *region_pool_base(struct region_pool *p);

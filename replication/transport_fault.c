@@ -205,6 +205,15 @@ static int post_one_locked(struct fault_ep *ep, unsigned lane, const struct tran
 	return 1;
 }
 
+/* As a doorbell that is dear: the caller's processor is busy with it. */
+static void spend(uint64_t ns)
+{
+	uint64_t until_ns = ns ? transport_now_ns() + ns : 0;
+
+	while (until_ns && transport_now_ns() < until_ns)
+		;
+}
+
 static int fault_post(struct transport_ep *base, unsigned lane, const struct transport_post *posts,
 		      unsigned n)
 {
@@ -214,6 +223,7 @@ static int fault_post(struct transport_ep *base, unsigned lane, const struct tra
 
 	if (transport_check_batch(base, lane, posts, n) < 0)
 		return -EINVAL;
+	spend(ep->plan.post_ns);
 	pthread_mutex_lock(&ep->lock);
 	if (n > 0 && roll(ep, ep->plan.short_permille)) {
 		limit = (unsigned)(next_random(ep) % n);
@@ -461,8 +471,13 @@ static int fault_connect(int control_fd, const struct addr *peer, const struct t
 			 struct transport_ep **ret_ep, const char **ret_why)
 {
 	struct transport_ep *inner = NULL;
-	int r = use_inner->connect(control_fd, peer, p, &inner, ret_why);
+	int r;
 
+	if (use_plan.lanes_max && p->lanes > use_plan.lanes_max) {
+		*ret_why = "no more lanes can be opened";
+		return -EMFILE;
+	}
+	r = use_inner->connect(control_fd, peer, p, &inner, ret_why);
 	return wrap_made(r, inner, ret_ep, ret_why);
 }
 

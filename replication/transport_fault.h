@@ -27,6 +27,9 @@ struct transport_fault_plan {
 	uint64_t peer_gone_at;     /* the n-th post ends all lanes */
 	uint64_t stall_at;         /* after the n-th notice, poll takes nothing from the wire */
 	uint64_t stall_ns;         /* for so long */
+	unsigned lanes_max;        /* connect fails for more lanes than that; 0: for none */
+	/* what a post call takes at least, whatever it posts: a dear doorbell; 0: nothing */
+	uint64_t post_ns;
 };
 
 /* Takes over inner, whatever its transport; closed with the result. -ENOMEM, -EAGAIN (no thread):

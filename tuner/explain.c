@@ -43,6 +43,17 @@ json_t *tuner_explain_features(const struct tuner_features *f)
 	return j;
 }
 
+static json_t *estimated(const struct tuner_features *f)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < TUNER_FEATURES; i++)
+		if (tuner_feature_estimated(f, (enum tuner_feature)i))
+			json_array_append_new(
+				list, json_string(tuner_feature_name((enum tuner_feature)i)));
+	return list;
+}
+
 static json_t *candidates(const struct tuner_decision *d)
 {
 	json_t *list = json_array();
@@ -71,6 +82,7 @@ json_t *tuner_explain_decision(const struct tuner_decision *d)
 	json_object_set_new(j, "expected", number(d->expected));
 	json_object_set_new(j, "gain", number(d->gain));
 	json_object_set_new(j, "features", tuner_explain_features(&d->features));
+	json_object_set_new(j, "estimated", estimated(&d->features));
 	if (d->query.n > 1) {
 		json_object_set_new(j, "candidates", candidates(d));
 		json_object_set_new(j, "chosen", json_integer(d->proposal.choice));
@@ -100,7 +112,9 @@ void tuner_explain_print(FILE *out, const struct tuner_decision *d)
 	fprintf(out, "  features ");
 	for (int i = 0; i < TUNER_FEATURES; i++)
 		if (!isnan(d->features.v[i]))
-			fprintf(out, " %s=%.4g", tuner_feature_name((enum tuner_feature)i),
+			fprintf(out, " %s=%s%.4g", tuner_feature_name((enum tuner_feature)i),
+				tuner_feature_estimated(&d->features, (enum tuner_feature)i) ? "~" :
+											       "",
 				(double)d->features.v[i]);
 	fputc('\n', out);
 }

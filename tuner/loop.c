@@ -104,9 +104,11 @@ static int begin_trace(struct tuner_loop *l, FILE *out)
 /* Takes over a trace that was asked for, or ends the present one. */
 static void switch_trace(struct tuner_loop *l, FILE *next)
 {
-	if (l->trace)
-		fclose(l->trace);
+	if (l->trace && fclose(l->trace) && !l->trace_failed)
+		l->config.host->report(l->config.ctx,
+				       "tuner: the end of the trace could not be written");
 	l->trace = next;
+	l->trace_failed = false;
 	if (next && begin_trace(l, next)) {
 		l->config.host->report(l->config.ctx, "tuner: the trace cannot be begun");
 		fclose(next);
@@ -166,6 +168,7 @@ static void window(struct tuner_loop *l)
 	if (l->trace && tuner_trace_add(l->trace, &w, &d)) {
 		l->config.host->report(l->config.ctx,
 				       "tuner: cannot write the trace; it ends here");
+		l->trace_failed = true;
 		switch_trace(l, NULL);
 	}
 	pthread_mutex_lock(&l->lock);

@@ -68,7 +68,8 @@ json_t *tuner_loop_explain(struct tuner_loop *loop, unsigned n);
 /*
  * Records from the next window on into out, which is the loop's then and is closed at the end or
  * when it fails; NULL ends it. So that the trace can be decided anew without difference, the tuner
- * begins again with it: it keeps the model, and forgets the loads it has met. Any thread.
+ * begins again with it: it keeps the model, and forgets the loads it has met. kv-tuner waits for
+ * what out's writes wait for: a file belongs behind trace_writer.h. Any thread.
  */
 void tuner_loop_record(struct tuner_loop *loop, FILE *out);
 

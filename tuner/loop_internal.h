@@ -29,6 +29,7 @@ struct tuner_loop {
 	/* kv-tuner's own. */
 	struct tuner *tuner;
 	FILE *trace;
+	bool trace_failed; /* and it was said */
 	bool said_failure;
 	uint64_t index;
 	struct tuner_snapshot before, now;

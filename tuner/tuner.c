@@ -175,11 +175,14 @@ static void observe_hold(struct tuner *t, const struct tuner_window *w,
 			hold(t, d, TUNER_STAY, "an odd window");
 			return;
 		}
-		/* Twice: that is how it is now. */
+		/* Twice: that is how it is now. Whether what was learnt still holds, a look at the
+		 * static settings tells. */
 		memset(&ctx->reward, 0, sizeof(ctx->reward));
 		memset(&ctx->shipped, 0, sizeof(ctx->shipped));
 		context_unban_all(ctx);
 		t->budget = BUDGET_MOST;
+		if (!at_shipped)
+			ctx->audit_at = TUNER_AUDIT_NOW;
 	}
 	t->odd = 0;
 	mean_add(&ctx->reward, d->reward, REWARD_MOST);

@@ -59,6 +59,7 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
  * another load. */
 #define TUNER_AUDIT_EVERY 200
 #define TUNER_AUDIT_SOON 15
+#define TUNER_AUDIT_NOW 0 /* of audit_at: with the one window that is there to compare with */
 
 /* Within a load, clients and sizes still move. More than this, and rewards are no longer
  * comparable. */

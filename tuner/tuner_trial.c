@@ -140,12 +140,13 @@ static void ask(struct tuner *t, const struct tuner_window *w, struct tuner_deci
 void tuner_trial_next(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d)
 {
 	struct tuner_settings shipped = tuner_settings_clamp(t->config.shipped, &w->bounds);
+	bool audit = w->index >= t->ctx->audit_at && !tuner_settings_equal(shipped, t->ctx->best);
 
-	if (t->ctx->reward.n < BASE_WINDOWS) {
+	if (t->ctx->reward.n < BASE_WINDOWS && !(audit && t->ctx->audit_at == TUNER_AUDIT_NOW)) {
 		tuner_move(t, d, t->ctx->best, MODE_HOLD, TUNER_STAY, "measuring what is");
 		return;
 	}
-	if (w->index >= t->ctx->audit_at && !tuner_settings_equal(shipped, t->ctx->best)) {
+	if (audit) {
 		t->ctx->audit_at = w->index + TUNER_AUDIT_EVERY;
 		begin(t, w, d, shipped, MODE_AUDIT, TUNER_AUDIT,
 		      "time to compare with the static settings");

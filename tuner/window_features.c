@@ -7,10 +7,12 @@
 static const char *const names[TUNER_FEATURES] = {
 	"rtt_p50_us",       "rtt_p90_us",     "rtt_p99_us",      "record_mean_bytes",
 	"record_p90_bytes", "ops_per_s",      "bytes_per_s",     "cpu_own_cores",
-	"cpu_other_cores",  "cpus",           "mem_share",       "link_share",
-	"link_other",       "link_estimated", "pcie_share",      "queue_depth",
-	"in_flight",        "retries_per_op", "append_p50_us",   "commit_p50_us",
-	"commit_p90_us",    "commit_p99_us",  "region_hit_rate", "forecast",
+	"cpu_other_cores",  "cpus",           "mem_share",       "mem_estimated",
+	"link_share",       "link_other",     "link_estimated",  "pcie_share",
+	"queue_depth",      "in_flight",      "retries_per_op",  "append_p50_us",
+	"commit_p50_us",    "commit_p90_us",  "commit_p99_us",   "region_hit_rate",
+	"mirror_cpu_cores", "mirror_log_share", "mirror_ring_share", "mirror_lag_records",
+	"forecast",
 };
 
 /* What a TLP of 256 bytes carries besides its payload (Neugebauer et al., SIGCOMM 2018). */
@@ -19,6 +21,18 @@ static const char *const names[TUNER_FEATURES] = {
 const char *tuner_feature_name(enum tuner_feature f)
 {
 	return names[f];
+}
+
+bool tuner_feature_estimated(const struct tuner_features *features, enum tuner_feature f)
+{
+	const float *v = features->v;
+
+	if (isnan(v[f]))
+		return false;
+	if (f == TUNER_F_MEM_SHARE)
+		return v[TUNER_F_MEM_ESTIMATED] > 0;
+	return (f == TUNER_F_LINK_SHARE || f == TUNER_F_PCIE_SHARE) &&
+	       v[TUNER_F_LINK_ESTIMATED] > 0;
 }
 
 void tuner_snapshot_hist(struct tuner_snapshot *snap, enum tuner_hist which,
@@ -42,6 +56,11 @@ static double grown(const struct span *s, enum tuner_counter c)
 	if (!(s->a->have & bit) || !(s->b->have & bit) || s->b->counter[c] < s->a->counter[c])
 		return NAN;
 	return (double)(s->b->counter[c] - s->a->counter[c]);
+}
+
+static bool is_estimate(const struct span *s, enum tuner_counter c)
+{
+	return (s->a->estimated | s->b->estimated) & 1U << c;
 }
 
 static double gauge(const struct span *s, enum tuner_gauge g)
@@ -87,6 +106,7 @@ static void loads(const struct span *s, float *v)
 	double own = bytes * gauge(s, TUNER_COPIES), link = grown(s, TUNER_LINK_BYTES);
 	double hits = grown(s, TUNER_REGION_HITS), misses = grown(s, TUNER_REGION_MISSES);
 	double capacity = gauge(s, TUNER_LINK_CAPACITY) * s->seconds;
+	bool counted = !isnan(link) && !is_estimate(s, TUNER_LINK_BYTES);
 
 	v[TUNER_F_OPS_PER_S] = (float)(ops / s->seconds);
 	v[TUNER_F_BYTES_PER_S] = (float)(bytes / s->seconds);
@@ -95,12 +115,12 @@ static void loads(const struct span *s, float *v)
 		(float)(grown(s, TUNER_MACHINE_NS) / 1e9 / s->seconds) - v[TUNER_F_CPU_OWN];
 	v[TUNER_F_MEM_SHARE] = (float)(grown(s, TUNER_MEM_BYTES) /
 				       (gauge(s, TUNER_MEM_CAPACITY) * s->seconds));
-	v[TUNER_F_LINK_ESTIMATED] = isnan(link);
-	v[TUNER_F_LINK_OTHER] = (float)((link < own ? 0 : link - own) / capacity);
-	if (isnan(link)) { /* no NIC counter: at least what we sent ourselves */
-		v[TUNER_F_LINK_OTHER] = NAN;
+	v[TUNER_F_MEM_ESTIMATED] = isnan(v[TUNER_F_MEM_SHARE]) ? NAN :
+								 is_estimate(s, TUNER_MEM_BYTES);
+	v[TUNER_F_LINK_ESTIMATED] = !counted;
+	v[TUNER_F_LINK_OTHER] = counted ? (float)((link < own ? 0 : link - own) / capacity) : NAN;
+	if (isnan(link)) /* no counter: at least what we sent ourselves */
 		link = own;
-	}
 	v[TUNER_F_LINK_SHARE] = (float)(link / capacity);
 	v[TUNER_F_PCIE_SHARE] = (float)(link * PCIE_OVERHEAD /
 					(gauge(s, TUNER_PCIE_CAPACITY) * s->seconds));
@@ -129,6 +149,8 @@ void tuner_features_compute(const struct tuner_snapshot *before, const struct tu
 	v[TUNER_F_CPUS] = (float)gauge(&s, TUNER_CPUS);
 	v[TUNER_F_QUEUE_DEPTH] = after->gauge[TUNER_QUEUE_DEPTH] >= 0 ?
 				 (float)after->gauge[TUNER_QUEUE_DEPTH] : NAN;
+	for (int i = 0; after->mirrors_known && i <= TUNER_MIRROR_LAG - TUNER_MIRROR_CPU; i++)
+		v[TUNER_F_MIRROR_CPU + i] = (float)after->gauge[TUNER_MIRROR_CPU + i];
 	/* Little's law: what is under way is rate times time; no counter has to be kept for it. */
 	v[TUNER_F_IN_FLIGHT] = v[TUNER_F_OPS_PER_S] * (float)(hist_mean(&s, TUNER_COMMIT_NS) / 1e9);
 }

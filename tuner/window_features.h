@@ -19,7 +19,7 @@ enum tuner_counter { /* since start */
 	TUNER_CPU_NS,        /* CPU time of this process */
 	TUNER_MACHINE_NS,    /* busy CPU time of the whole machine */
 	TUNER_LINK_BYTES,    /* sent by the port, all programs: the NIC's counter */
-	TUNER_MEM_BYTES,     /* moved over the memory bus */
+	TUNER_MEM_BYTES,     /* read and written in memory, of this process */
 	TUNER_REGION_HITS,
 	TUNER_REGION_MISSES,
 	TUNER_COUNTERS
@@ -32,6 +32,10 @@ enum tuner_gauge { /* as of now; 0 or less: unknown */
 	TUNER_MEM_CAPACITY,  /* bytes/s */
 	TUNER_QUEUE_DEPTH,   /* records waiting for their commit */
 	TUNER_COPIES,        /* mirrors each record goes to */
+	TUNER_MIRROR_CPU,    /* with mirrors_known 0 is known; of each the most of all mirrors: */
+	TUNER_MIRROR_LOG,    /* cores; share of its log's pool in use; */
+	TUNER_MIRROR_RING,   /* share of its ring in use, */
+	TUNER_MIRROR_LAG,    /* and records received and not executed, at most since it said so */
 	TUNER_GAUGES
 };
 
@@ -46,6 +50,8 @@ enum tuner_hist {
 struct tuner_snapshot {
 	uint64_t time_ns;
 	uint32_t have; /* bit c: counter c is known */
+	uint32_t estimated; /* bit c: it is worked out from bytes moved, nobody counts it */
+	bool mirrors_known; /* the mirrors have told their load lately */
 	uint64_t counter[TUNER_COUNTERS];
 	double gauge[TUNER_GAUGES];
 	uint64_t hist[TUNER_HISTS][HISTOGRAM_BUCKETS];
@@ -54,7 +60,7 @@ struct tuner_snapshot {
 
 /* Adding one, removing one or changing a meaning: raise TUNER_SCHEMA, which makes old models
  * foreign. */
-#define TUNER_SCHEMA 1
+#define TUNER_SCHEMA 3
 enum tuner_feature {
 	TUNER_F_RTT_P50_US,
 	TUNER_F_RTT_P90_US,
@@ -67,6 +73,7 @@ enum tuner_feature {
 	TUNER_F_CPU_OTHER, /* cores */
 	TUNER_F_CPUS,
 	TUNER_F_MEM_SHARE,
+	TUNER_F_MEM_ESTIMATED, /* the last: 1 from bytes moved, 0 from a counter */
 	TUNER_F_LINK_SHARE,
 	TUNER_F_LINK_OTHER,
 	TUNER_F_LINK_ESTIMATED, /* the last: 1 without a counter */
@@ -79,6 +86,10 @@ enum tuner_feature {
 	TUNER_F_COMMIT_P90_US,
 	TUNER_F_COMMIT_P99_US,
 	TUNER_F_REGION_HIT_RATE,
+	TUNER_F_MIRROR_CPU, /* cores; of the busiest mirror, as the next three */
+	TUNER_F_MIRROR_LOG,
+	TUNER_F_MIRROR_RING,
+	TUNER_F_MIRROR_LAG, /* records */
 	TUNER_F_FORECAST, /* forecast load over present load; the loop fills it in */
 	TUNER_FEATURES
 };
@@ -88,6 +99,8 @@ struct tuner_features {
 };
 
 const char *tuner_feature_name(enum tuner_feature f);
+/* Whether feature f of these is an estimate. */
+bool tuner_feature_estimated(const struct tuner_features *features, enum tuner_feature f);
 
 /* Counters that went backwards (a restart) and windows of no time give NaN. */
 void tuner_features_compute(const struct tuner_snapshot *before, const struct tuner_snapshot *after,

@@ -56,6 +56,17 @@ assert len(svg.getElementsByTagName("rect")) > len(o["rows"])
 END
 nothing_left
 
+# Loads that make keys are bounded: these would fill the arena many times over.
+expect 0 bench --transport shm --load d,create --value 64K --runs 1 --seconds 1.5 \
+	--settings static --warm-up 0.05 --keys 50 -o arena=96M --json
+[ ! -s "$tmp/err" ] || fail "it complains: $(cat "$tmp/err")"
+"$python" - "$tmp/out" <<'END' || fail "$(cat "$tmp/out")"
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert len(o["rows"]) == 2 and all(r["errors"] == 0 for r in o["rows"]), o
+END
+nothing_left
+
 # The table, two mirrors, protocol C.
 expect 0 bench --transport shm --load closed --value 4K --runs 1 --seconds 0.2 --warm-up 0.05 \
 	--keys 10 --mirrors 2 --protocol C --settings static -o lanes=1,poll_us=20

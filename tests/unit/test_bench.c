@@ -78,6 +78,31 @@ START_TEST(key_being_made_is_not_chosen)
 }
 END_TEST
 
+/* However long it runs: no more keys than that, and none that is chosen goes. */
+START_TEST(keys_are_bounded)
+{
+	static const char *const loads[] = { "d", "e", "create" };
+	const struct bench_load *load = bench_load_find(loads[_i]);
+	uint64_t random = bench_random_seed(1, 0), there = 10, oldest;
+	uint64_t first = load->keys == BENCH_LATEST ? 0 : 10, gone = first;
+
+	bench_keys_init(&keys, load, 10, 1);
+	for (unsigned i = 0; i < 10000; i++) {
+		uint64_t key = bench_create_begin(&keys, 0), chosen;
+
+		if (bench_key_replaces(&keys, key, &oldest))
+			ck_assert_uint_eq(oldest, gone++);
+		else
+			there++;
+		bench_create_end(&keys, 0);
+		chosen = bench_choose_key(&keys, &random);
+		ck_assert(chosen < first || chosen >= gone);
+	}
+	ck_assert_uint_gt(gone, first);
+	ck_assert_uint_eq(there, bench_keys_most(load, 10));
+}
+END_TEST
+
 /* Results of tcp, shm and an emulated verbs under one load; runs count up, shm four times tcp. */
 static struct bench_replication config;
 static struct bench_cell cells[3];
@@ -187,6 +212,7 @@ int main(void)
 	tcase_add_test(t, shares_of_operations);
 	tcase_add_test(t, seeds_differ_and_repeat);
 	tcase_add_test(t, key_being_made_is_not_chosen);
+	tcase_add_loop_test(t, keys_are_bounded, 0, 3);
 	tcase_add_test(t, median_and_spread);
 	tcase_add_test(t, ratio_has_a_bar_where_one_is_asked);
 	tcase_add_test(t, figure_of_an_emulated_device);

@@ -66,6 +66,8 @@ START_TEST(lanes_are_opened_ahead)
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 40);
 	opt.tuner = OPTIONS_TUNER_OFF;
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 30);
+	opt.lanes_open = 35; /* as the operator says, also without the tuner */
+	ck_assert_uint_eq(node_tuner_lanes_open(&node), 35);
 }
 END_TEST
 
@@ -138,6 +140,82 @@ START_TEST(a_machine_without_a_card)
 }
 END_TEST
 
+/* Mirrors over tcp: what their interfaces say; memory from bytes moved. */
+START_TEST(bytes_moved_and_interfaces)
+{
+	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
+	struct node_tuner_machine m = { .root = root, .memory_bytes = 8e9 };
+	struct node_tuner_traffic t = { 0 };
+	struct link_stats links[3] = {
+		{ .state = LINK_LIVE, .transport = "tcp", .interface = "eth0", .sent_bytes = 500 },
+		{ .state = LINK_LIVE, .transport = "tcp", .interface = "eth0", .sent_bytes = 700 },
+		{ .state = LINK_LIVE, .transport = "shm", .sent_bytes = 900 },
+	};
+	struct tuner_snapshot one = { 0 }, two = { 0 }, three = { 0 };
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	put(root, "/sys/class/net/eth0/speed", "10000\n");
+	put(root, "/sys/class/net/eth0/statistics/tx_bytes", "1000\n");
+	node_tuner_traffic_read(&t, &m, links, 3, 100, 10, &one);
+	put(root, "/sys/class/net/eth0/statistics/tx_bytes", "6000\n");
+	for (unsigned i = 0; i < 3; i++)
+		links[i].sent_bytes += 1000;
+	node_tuner_traffic_read(&t, &m, links, 3, 1100, 60, &two);
+	ck_assert_uint_eq(two.counter[TUNER_MEM_BYTES] - one.counter[TUNER_MEM_BYTES],
+			  4 * 1000 + 2 * 50 + 3 * 2 * 1000);
+	ck_assert_double_eq(two.gauge[TUNER_MEM_CAPACITY], 8e9);
+	ck_assert_uint_eq(two.counter[TUNER_LINK_BYTES] - one.counter[TUNER_LINK_BYTES], 5000);
+	ck_assert_double_eq(two.gauge[TUNER_LINK_CAPACITY], 1.25e9);
+	ck_assert_uint_eq(two.estimated, 1U << TUNER_MEM_BYTES);
+	/* No counter: what we sent over it, as an estimate. */
+	put(root, "/sys/class/net/eth1/speed", "1000\n");
+	memcpy(links[1].interface, "eth1", 5);
+	node_tuner_traffic_read(&t, &m, links, 3, 1100, 60, &one);
+	links[0].sent_bytes += 10;
+	links[1].sent_bytes += 20;
+	links[2].sent_bytes += 40;
+	node_tuner_traffic_read(&t, &m, links, 3, 1100, 60, &three);
+	ck_assert_uint_eq(three.counter[TUNER_LINK_BYTES] - one.counter[TUNER_LINK_BYTES], 30);
+	ck_assert_uint_eq(three.estimated, 1U << TUNER_MEM_BYTES | 1U << TUNER_LINK_BYTES);
+	ck_assert_double_eq(three.gauge[TUNER_LINK_CAPACITY], 1.375e9);
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+/* Loopback has no speed, shm no link, and RDMA counters are for links over RDMA. */
+START_TEST(links_without_a_load)
+{
+	struct node_tuner_machine m = { .root = "/nowhere" };
+	struct node_tuner_traffic t = { 0 };
+	struct link_stats link = { .state = LINK_LIVE, .transport = "shm" };
+	struct tuner_snapshot snap = { .have = 1U << TUNER_LINK_BYTES };
+
+	snap.gauge[TUNER_LINK_CAPACITY] = snap.gauge[TUNER_PCIE_CAPACITY] = 1;
+	memcpy(link.transport, "verbs", 6);
+	node_tuner_traffic_read(&t, &m, &link, 1, 0, 0, &snap);
+	ck_assert_uint_ne(snap.have & 1U << TUNER_LINK_BYTES, 0);
+	ck_assert_double_eq(snap.gauge[TUNER_PCIE_CAPACITY], 1);
+	memcpy(link.transport, "shm", 4);
+	node_tuner_traffic_read(&t, &m, &link, 1, 0, 0, &snap);
+	ck_assert_uint_eq(snap.have, 1U << TUNER_MEM_BYTES);
+	ck_assert_double_eq(snap.gauge[TUNER_LINK_CAPACITY], 0);
+	memcpy(link.interface, "lo", 3);
+	node_tuner_traffic_read(&t, &m, &link, 1, 0, 0, &snap);
+	ck_assert_double_eq(snap.gauge[TUNER_LINK_CAPACITY], 0);
+}
+END_TEST
+
+START_TEST(memory_is_measured)
+{
+	struct node_tuner_machine m = { .root = "" };
+
+	node_tuner_machine_measure(&m);
+	ck_assert_double_gt(m.memory_bytes, 50e6);
+	ck_assert_double_lt(m.memory_bytes, 2e12);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("node_tuner");
@@ -150,6 +228,9 @@ int main(void)
 	tcase_add_test(c, the_arena_bounds_the_reserve);
 	tcase_add_test(c, a_machine_with_a_card);
 	tcase_add_test(c, a_machine_without_a_card);
+	tcase_add_test(c, bytes_moved_and_interfaces);
+	tcase_add_test(c, links_without_a_load);
+	tcase_add_test(c, memory_is_measured);
 	suite_add_tcase(s, c);
 	return unit_run(s);
 }

@@ -84,6 +84,58 @@ START_TEST(link_estimated_without_counter)
 }
 END_TEST
 
+/* A counter that is an estimate says so; of it nobody knows what others sent. */
+START_TEST(estimates_are_marked)
+{
+	struct tuner_features f;
+
+	a.have = b.have = 1U << TUNER_MEM_BYTES | 1U << TUNER_LINK_BYTES | 1U << TUNER_BYTES;
+	b.counter[TUNER_MEM_BYTES] = 1000000;
+	b.counter[TUNER_LINK_BYTES] = 3000000;
+	b.counter[TUNER_BYTES] = 1000000;
+	b.gauge[TUNER_COPIES] = 1;
+	b.gauge[TUNER_MEM_CAPACITY] = 4e6;
+	b.gauge[TUNER_LINK_CAPACITY] = 10e6;
+	b.time_ns = 1000000000;
+	tuner_features_compute(&a, &b, &f);
+	ck_assert_float_eq(f.v[TUNER_F_MEM_SHARE], 0.25f);
+	ck_assert_float_eq(f.v[TUNER_F_MEM_ESTIMATED], 0);
+	ck_assert(!tuner_feature_estimated(&f, TUNER_F_MEM_SHARE));
+	ck_assert_float_eq_tol(f.v[TUNER_F_LINK_OTHER], 0.2f, 1e-6f);
+	b.estimated = 1U << TUNER_MEM_BYTES | 1U << TUNER_LINK_BYTES;
+	tuner_features_compute(&a, &b, &f);
+	ck_assert_float_eq(f.v[TUNER_F_MEM_ESTIMATED], 1);
+	ck_assert(tuner_feature_estimated(&f, TUNER_F_MEM_SHARE));
+	ck_assert(tuner_feature_estimated(&f, TUNER_F_LINK_SHARE));
+	ck_assert(!tuner_feature_estimated(&f, TUNER_F_PCIE_SHARE)); /* it isn't there */
+	ck_assert(!tuner_feature_estimated(&f, TUNER_F_OPS_PER_S));
+	ck_assert_float_eq_tol(f.v[TUNER_F_LINK_SHARE], 0.3f, 1e-6f);
+	ck_assert(isnan(f.v[TUNER_F_LINK_OTHER]));
+	b.gauge[TUNER_MEM_CAPACITY] = 0;
+	tuner_features_compute(&a, &b, &f);
+	ck_assert(isnan(f.v[TUNER_F_MEM_SHARE]) && isnan(f.v[TUNER_F_MEM_ESTIMATED]));
+}
+END_TEST
+
+START_TEST(mirrors_tell_their_load)
+{
+	struct tuner_features f;
+
+	b.time_ns = 1000000000;
+	b.gauge[TUNER_MIRROR_CPU] = 0.5;
+	tuner_features_compute(&a, &b, &f);
+	ck_assert(isnan(f.v[TUNER_F_MIRROR_CPU]));
+	b.mirrors_known = true;
+	b.gauge[TUNER_MIRROR_LAG] = 12;
+	tuner_features_compute(&a, &b, &f);
+	ck_assert_float_eq(f.v[TUNER_F_MIRROR_CPU], 0.5f);
+	ck_assert_float_eq(f.v[TUNER_F_MIRROR_RING], 0); /* idle is not unknown */
+	ck_assert_float_eq(f.v[TUNER_F_MIRROR_LAG], 12);
+	ck_assert_str_eq(tuner_feature_name(TUNER_F_MIRROR_LAG), "mirror_lag_records");
+	ck_assert_str_eq(tuner_feature_name(TUNER_F_FORECAST), "forecast");
+}
+END_TEST
+
 START_TEST(a_restart_is_nan)
 {
 	struct tuner_features f;
@@ -138,6 +190,8 @@ int main(void)
 	tcase_add_test(t, nothing_known_is_nan);
 	tcase_add_test(t, growth_not_totals);
 	tcase_add_test(t, link_estimated_without_counter);
+	tcase_add_test(t, estimates_are_marked);
+	tcase_add_test(t, mirrors_tell_their_load);
 	tcase_add_test(t, a_restart_is_nan);
 	tcase_add_test(t, settings_step_within_bounds);
 	suite_add_tcase(s, t);

@@ -9,6 +9,7 @@
 #include "tuner/policy_xgboost.h"
 #include "tuner/sim_work.h"
 #include "tuner/trace.h"
+#include "tuner/trace_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -219,6 +220,39 @@ START_TEST(a_record_from_the_middle_can_be_replayed)
 }
 END_TEST
 
+static int hanging_fd;
+
+static int open_hanging(const char *path)
+{
+	(void)path;
+	return hanging_fd;
+}
+
+/* Its file system hangs: the windows go on, the recording ends, and so does the loop. */
+START_TEST(a_record_that_hangs_holds_nothing_up)
+{
+	struct tuner_loop_state state;
+	struct tuner_loop *l;
+	uint64_t began_ns;
+	FILE *f = NULL;
+	int fd[2];
+
+	ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
+	hanging_fd = fd[1];
+	ck_assert_int_eq(trace_writer_open(open_hanging, "", 256U << 10, 50 * NSEC_PER_MSEC, &f), 0);
+	l = start(-1, f);
+	wait_windows(1000);
+	tuner_loop_state(l, &state);
+	ck_assert(!state.recording);
+	began_ns = clock_mono_ns();
+	stop(l);
+	ck_assert_uint_lt(clock_mono_ns() - began_ns, 5 * NSEC_PER_SEC);
+	ck_assert_uint_eq(host.reports, 1);
+	ck_assert_ptr_nonnull(strstr(host.report, "cannot write the trace"));
+	close(fd[0]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("tuner loop");
@@ -229,6 +263,7 @@ int main(void)
 	tcase_add_test(t, model_is_kept_and_a_broken_one_is_not);
 	tcase_add_test(t, a_record_can_be_replayed);
 	tcase_add_test(t, a_record_from_the_middle_can_be_replayed);
+	tcase_add_test(t, a_record_that_hangs_holds_nothing_up);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }
