@@ -242,10 +242,11 @@ void link_load_tick(struct link *l, uint64_t now_ns);
 void link_load_stats_locked(const struct link *l, struct link_stats *s);
 
 /* link_hold.c. done: what the mirror has taken so far: the LSN it acknowledged, in a resync bytes
- * of the image, of total. */
+ * of the image, of total. install: the image was sent at sent_ns, and the mirror installs it. */
 void link_hold_begin(struct link *l, uint64_t from_lsn, uint64_t done);
 void link_hold_catchup(struct link *l, uint64_t acked_lsn, uint64_t now);
 void link_hold_resync(struct link *l, uint64_t done, uint64_t total, uint64_t now);
+void link_hold_install(struct link *l, uint64_t sent_ns, uint64_t now);
 void link_hold_end(struct link *l);
 
 /* link_send.c */

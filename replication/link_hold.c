@@ -7,10 +7,12 @@
  * The log is two pools: while the mirror still needs the older one it is not rewound, so the other
  * can fill. Meanwhile the writers get what lets the mirror leave the older one (or end its resync)
  * before HOLD_END_PERCENT of the other are used, and HOLD_GRACE_NS after the catch-up began no more
- * than half of what the mirror takes, so that it catches up; never less than HOLD_PACE_MIN. At
- * HOLD_END_PERCENT, or when the mirror has taken nothing for HOLD_STUCK_NS, the hold ends: the log
- * is rewound as if there were no mirror, and that gets a resync. So one slow mirror costs speed for
- * a while, and never room in the log that a writer was promised.
+ * than half of what the mirror takes, so that it catches up; never less than HOLD_PACE_MIN. While
+ * the mirror installs its image, which shows no progress, they get ever less (hold_install_pace),
+ * and keep that until it is seen what the catch-up takes. At HOLD_END_PERCENT, or when the mirror
+ * has taken nothing for HOLD_STUCK_NS, the hold ends: the log is rewound as if there were no
+ * mirror, and that gets a resync. So one slow mirror costs speed for a while, and never room in the
+ * log that a writer was promised.
  */
 #include "replication/link.h"
 
@@ -21,6 +23,8 @@
 #define HOLD_STUCK_NS (2 * NSEC_PER_SEC)
 #define HOLD_SAMPLE_NS (200 * NSEC_PER_MSEC)
 #define HOLD_PACE_MIN (256ULL << 10) /* bytes a second */
+#define HOLD_INSTALL_NS NSEC_PER_SEC  /* to install an image, at least; else the time to send it */
+#define HOLD_INSTALL_TIMES 10         /* as much is the most that the log is held for it */
 
 /* What all links want together goes to log and commit queue. */
 static void hold_publish(struct link *l, uint64_t lsn, uint64_t pace)
@@ -50,7 +54,8 @@ static void hold_publish(struct link *l, uint64_t lsn, uint64_t pace)
 
 void link_hold_begin(struct link *l, uint64_t from_lsn, uint64_t done)
 {
-	uint64_t now = clock_mono_ns();
+	/* after a resync the writers are as slow as they were until the first sample */
+	uint64_t now = clock_mono_ns(), pace = l->hold.on ? l->hold_pace : 0;
 
 	l->hold = (struct link_hold){
 		.on = true,
@@ -60,7 +65,7 @@ void link_hold_begin(struct link *l, uint64_t from_lsn, uint64_t done)
 		.sample_done = done,
 		.last_done = done,
 	};
-	hold_publish(l, from_lsn, 0);
+	hold_publish(l, from_lsn, pace);
 }
 
 void link_hold_end(struct link *l)
@@ -138,11 +143,15 @@ void link_hold_catchup(struct link *l, uint64_t acked_lsn, uint64_t now)
 		link_hold_end(l);
 		return;
 	}
+	if (!rate) {
+		hold_publish(l, acked_lsn + 1, l->hold_pace);
+		return;
+	}
 	half = rate * hold_record_bytes(l) / 2;
-	if (rate && u.held && u.active_base_lsn > acked_lsn)
+	if (u.held && u.active_base_lsn > acked_lsn)
 		pace = hold_at_least(
 			hold_share(hold_room(&u), rate, u.active_base_lsn - acked_lsn));
-	if (rate && now - h->began_ns > HOLD_GRACE_NS && (!pace || half < pace))
+	if (now - h->began_ns > HOLD_GRACE_NS && (!pace || half < pace))
 		pace = hold_at_least(half);
 	hold_publish(l, acked_lsn + 1, pace);
 }
@@ -164,4 +173,30 @@ void link_hold_resync(struct link *l, uint64_t done, uint64_t total, uint64_t no
 	if (rate && total > done && u.held)
 		pace = hold_at_least(hold_share(hold_room(&u), rate, total - done));
 	hold_publish(l, l->hold_lsn, pace);
+}
+
+/* Of room bytes, when a wait that was expected to take expected_ns has taken so long: the room left
+ * falls as one over the time, and a wait of any length leaves some. */
+static uint64_t hold_install_pace(uint64_t room, uint64_t expected_ns, uint64_t waited_ns)
+{
+	return (uint64_t)((double)room * 1e9 / (double)(expected_ns + waited_ns));
+}
+
+void link_hold_install(struct link *l, uint64_t sent_ns, uint64_t now)
+{
+	uint64_t expected = sent_ns - l->hold.began_ns, waited = now - sent_ns;
+	struct oplog_usage u;
+
+	if (!l->hold.on)
+		return;
+	if (expected < HOLD_INSTALL_NS)
+		expected = HOLD_INSTALL_NS;
+	oplog_usage(l->primary->log, &u);
+	l->hold.moved_ns = now;
+	if (waited / HOLD_INSTALL_TIMES > expected || !hold_goes_on(l, &u, now)) {
+		link_hold_end(l);
+		return;
+	}
+	hold_publish(l, l->hold_lsn,
+		     u.held ? hold_at_least(hold_install_pace(hold_room(&u), expected, waited)) : 0);
 }

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 
 #define RESYNC_FRAME_NS (60 * NSEC_PER_SEC)
 #define RESYNC_INSTALL_NS (600 * NSEC_PER_SEC)
+#define RESYNC_LOOK_MS 20
 
 /* Says once a session what the mirror holds and we do not. */
 static void resync_warn_diverged(struct link *l, const struct epochs_entry *ours)
@@ -211,13 +213,22 @@ static int resync_send_image(struct link *l, int fd, const struct ckpt_info *inf
 	return err ? err : resync_send_frame(l, fd, REPL_RESYNC_END, NULL, 0);
 }
 
+/* Meanwhile the log grows: the writers are slowed so that it goes on reaching to the image. */
 static int resync_await_done(struct link *l, int fd, uint64_t lsn)
 {
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint64_t sent_ns = clock_mono_ns();
 	struct repl_resync_done done;
 	struct control_frame f;
-	int err = control_recv(fd, &done, sizeof(done), clock_mono_ns() + RESYNC_INSTALL_NS,
-			       &l->primary->stopping, &f);
+	int err;
 
+	do
+		link_hold_install(l, sent_ns, clock_mono_ns());
+	while (poll(&p, 1, RESYNC_LOOK_MS) == 0 &&
+	       clock_mono_ns() - sent_ns < RESYNC_INSTALL_NS &&
+	       !atomic_load_explicit(&l->primary->stopping, memory_order_relaxed));
+	err = control_recv(fd, &done, sizeof(done), sent_ns + RESYNC_INSTALL_NS,
+			   &l->primary->stopping, &f);
 	if (err)
 		return err;
 	if (f.type != REPL_RESYNC_DONE || f.len != sizeof(done) || be64toh(done.lsn) != lsn)

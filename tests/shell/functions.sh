@@ -16,7 +16,30 @@ KVFS=$top_builddir/fs/kvfs
 FILL=$top_builddir/tests/shell/volume_fill
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/kvfs-test-XXXXXX")
-trap 'rm -rf "$tmp"' EXIT
+# What a sanitizer says of a daemon would go to its standard error, which is closed.
+for kv_tool in ASAN UBSAN TSAN; do
+	eval "kv_before=\${${kv_tool}_OPTIONS:-}"
+	export "${kv_tool}_OPTIONS=${kv_before:+$kv_before:}log_path=$tmp/sanitizer"
+done
+LSAN_OPTIONS=suppressions=$top_srcdir/tests/lsan.supp:print_suppressions=0
+export LSAN_OPTIONS
+
+# end_test STATUS: how every trap at exit ends. Where a sanitizer has found something the test
+# fails. With KVFS_TEST_KEEP=1 a test that fails leaves its directory.
+end_test()
+{
+	end_test_status=$1
+	if cat "$tmp"/sanitizer.* 2>/dev/null; then
+		echo "FAIL: a sanitizer has found the above" >&2
+		end_test_status=1
+	fi
+	case $end_test_status in
+	0 | 77) rm -rf "$tmp" ;;
+	*) [ -n "${KVFS_TEST_KEEP:-}" ] || rm -rf "$tmp" ;;
+	esac
+	exit "$end_test_status"
+}
+trap 'end_test $?' EXIT
 trap 'exit 1' HUP INT TERM
 
 fail()
@@ -32,14 +55,25 @@ skip()
 	exit 77
 }
 
-# wait_for CONDITION SECONDS: CONDITION is a command line.
+# In $now: seconds since the machine's start, of a clock that nobody sets.
+read_clock()
+{
+	read -r now kv_rest </proc/uptime
+	now=${now%.*}
+}
+
+# wait_for CONDITION SECONDS: CONDITION is a command line. By the clock, since to ask may itself take
+# time. The last look begins after the time is up. KVFS_TEST_PATIENCE times as long in slow builds.
 wait_for()
 {
-	wait_for_tries=$(($2 * 20))
+	wait_for_seconds=$(($2 * ${KVFS_TEST_PATIENCE:-1}))
+	read_clock
+	wait_for_end=$((now + wait_for_seconds))
 	until eval "$1"; do
-		wait_for_tries=$((wait_for_tries - 1))
-		[ "$wait_for_tries" -gt 0 ] || fail "after $2 s still not: $1"
+		[ "$now" -le "$wait_for_end" ] ||
+			fail "after $wait_for_seconds s still not: $1"
 		sleep 0.05
+		read_clock
 	done
 }
 

@@ -8,6 +8,8 @@
 
 need python3
 arena=512M
+mib=$(portion 100) # well above the log
+[ "$mib" -ge 32 ] || mib=32
 expect 0 "$MKFS" -q -s 16M "$tmp/p"
 expect 0 "$MKFS" -q -s 16M --join "$tmp/p/key" "$tmp/m1"
 expect 0 "$MKFS" -q -s 16M --join "$tmp/p/key" "$tmp/m2"
@@ -21,9 +23,9 @@ echo old >"$tmp/mnt/file"
 wait_for "in_sync mnt 2" 30
 fill()
 {
-	python3 - "$tmp/mnt" "$1" <<'END'
+	python3 - "$tmp/mnt" "$1" "$mib" <<'END'
 import os, sys
-for n in range(100):
+for n in range(int(sys.argv[3])):
     with open("%s/big%d" % (sys.argv[1], n), "wb") as f:
         f.write(os.urandom(1 << 20))
 with open(sys.argv[1] + "/file", "w") as f:
@@ -39,9 +41,10 @@ for i in 1 2; do
 	load=$!
 	"start_m$i"
 	seen=0
-	tries=0
-	until in_sync mnt 2 || [ $tries -gt 3000 ]; do
-		tries=$((tries + 1))
+	read_clock
+	end=$((now + 60 * ${KVFS_TEST_PATIENCE:-1}))
+	until in_sync mnt 2 || [ "$now" -gt "$end" ]; do
+		read_clock
 		resyncing='.resync_total_bytes > 0 | tostring'
 		case "$(status_of mnt "$link | .state + \" \" + ($resyncing)")" in
 		'resync true')
@@ -55,9 +58,10 @@ for i in 1 2; do
 		'live '*) kill -9 $load 2>/dev/null || true ;; # so that in_sync can be reached
 		esac
 	done
+	kill -9 $load 2>/dev/null || true
 	wait $load 2>/dev/null || true
 	in_sync mnt 2 || fail "mirror $i is not in sync: $(status_of mnt .mirrors)"
-	whole=".resync_total_bytes > 50000000 and .resync_done_bytes == .resync_total_bytes"
+	whole=".resync_total_bytes > $((mib * 500000)) and .resync_done_bytes == .resync_total_bytes"
 	[ "$(status_of mnt "$link | $whole")" = true ] ||
 		fail "mirror $i had no whole resync: $(status_of mnt "$link")"
 	echo "mirror $i: resync of $(status_of mnt "$link.resync_total_bytes") bytes," \

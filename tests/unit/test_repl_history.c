@@ -601,6 +601,59 @@ START_TEST(stuck_mirror_holds_nothing)
 }
 END_TEST
 
+/* Installs the image only when the writers are slowed for it, or the log has gone on without it. */
+static int slow_install(void *ctx, uint64_t *ret_lsn)
+{
+	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
+	struct rig_node *n = ctx;
+	struct ckpt_info infos[2];
+	struct commit_stats cs;
+
+	ck_assert_int_eq(ckpt_list(n->ckpt, infos), 1);
+	do {
+		rig_progress_more(writing);
+		commit_stats(rig.p.commit, &cs);
+		ck_assert_uint_lt(clock_mono_ns(), deadline);
+	} while (!rig_progress_ended(writing) && !cs.pace_bytes &&
+		 oplog_first_lsn(rig.p.log) <= infos[0].lsn + 1);
+	return rig_resync_install(ctx, ret_lsn);
+}
+
+/* A mirror that takes longer over its image than the log lasts at the writers' pace: they are
+ * slowed until it has installed it and is caught up. One resync is enough. */
+START_TEST(slow_install_is_waited_for)
+{
+	static struct mirror_ops ops;
+	struct rig_writer w = { .n = &rig.p, .count = RIG_RECORDS_MAX - 40000, .depth = 32 };
+	struct link_stats s;
+	const char *why = "";
+
+	rig_admits = true;
+	rig_progress_init(&w.progress);
+	writing = &w.progress;
+	rig_open(&rig, ADDR_SHM);
+	serve(&rig.p, NULL, 0, false);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 16000, 64, 0), 0); /* the log's beginning is gone */
+	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1);
+	rig_primary_stop(&rig.p);
+	ops = rig_mirror_ops;
+	ops.resync_install = slow_install;
+	rig.m[0].mirror_ops = &ops;
+	rig_mirror_start(&rig.m[0], NULL);
+	serve(&rig.p, &rig.m[0].listen, 1, false);
+	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
+	while (link_state(&rig.p, &s) != LINK_LIVE && rig_progress_done(&w.progress) < w.count)
+		primary_wait_live(rig.p.primary, 1, NSEC_PER_MSEC, &why);
+	ck_assert_msg(rig_progress_done(&w.progress) < w.count, "not in sync: %s", s.last_error);
+	rig_progress_end(&w.progress);
+	pthread_join(w.thread, NULL);
+	ck_assert_uint_eq(w.progress.failed, 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(rig.m[0].resyncs, 1);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("repl_history");
@@ -623,6 +676,7 @@ int main(void)
 	tcase_set_timeout(behind, 60);
 	tcase_add_test(behind, slow_mirror_gets_there);
 	tcase_add_test(behind, stuck_mirror_holds_nothing);
+	tcase_add_test(behind, slow_install_is_waited_for);
 	suite_add_tcase(s, behind);
 	tcase_set_timeout(sync, 25);
 	tcase_add_test(sync, in_sync_is_noted_on_both_sides);

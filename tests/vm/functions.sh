@@ -31,16 +31,6 @@ vm_cleanup()
 }
 trap vm_cleanup EXIT
 
-# As in functions.sh, but by the clock: a condition asked in a guest takes its time.
-wait_for()
-{
-	vm_until=$(($(date +%s) + $2))
-	until eval "$1"; do
-		[ "$(date +%s)" -lt "$vm_until" ] || fail "after $2 s still not: $1"
-		sleep 0.1
-	done
-}
-
 # rig_up N [OPTIONS...]
 rig_up()
 {
