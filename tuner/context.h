@@ -26,6 +26,12 @@ struct context_key {
 	float v[CONTEXT_KEYS]; /* scaled: a distance of 1 is another load; NaN: unknown */
 };
 
+struct key_mean {
+	struct context_key mean;
+	unsigned n;
+};
+void key_mean_add(struct key_mean *m, const struct context_key *key, unsigned most);
+
 struct context_ban {
 	struct tuner_settings settings;
 	uint64_t until;  /* window */
@@ -37,7 +43,9 @@ struct context {
 	uint64_t seen; /* window */
 	struct context_key key;
 	struct tuner_settings best;
-	struct context_key base; /* the load, more closely, while reward was measured */
+	struct tuner_features look; /* at the static settings; see tuner_query */
+	unsigned looks;             /* windows in it */
+	struct key_mean base; /* the load, more closely, while reward was measured */
 	struct mean reward;   /* at best */
 	struct mean shipped;  /* at the static settings */
 	uint64_t audit_at;    /* window of the next comparison with the static settings */
@@ -53,11 +61,30 @@ void context_key_of(const struct tuner_features *f, struct context_key *ret_key)
 /* The largest difference of a component that both know. */
 double context_distance(const struct context_key *a, const struct context_key *b);
 
+/* Standard deviation of a window's key, learnt from windows next to each other. */
+struct key_noise {
+	float v[CONTEXT_KEYS];
+	struct context_key last;
+	bool known; /* last is */
+};
+void key_noise_add(struct key_noise *n, const struct context_key *key);
+/* Whether two means differ by more than they may: within a load clients and sizes still move, and
+ * then rewards are no longer comparable. */
+bool context_moved(const struct key_mean *a, const struct key_mean *b, const struct key_noise *n);
+
 /* The nearest known load within distance 1, or NULL. */
 struct context *contexts_find(struct contexts *c, const struct context_key *key);
 /* A place for a new load, emptied. Never the one in `keep`. */
 struct context *contexts_new(struct contexts *c, const struct context_key *key, uint64_t window,
 			     const struct context *keep);
+
+/* One more window of the load; at_shipped: at the static settings. */
+void context_look(struct context *ctx, const struct tuner_features *f, bool at_shipped);
+
+/* Up to n settings that were best in other loads, of the nearest loads first, none twice and none
+ * as in `ctx`. Returns how many. */
+int contexts_remember(const struct contexts *c, const struct context *ctx, int n,
+		      struct tuner_settings *ret_settings);
 
 bool context_banned(const struct context *ctx, struct tuner_settings s, uint64_t window);
 void context_ban(struct context *ctx, struct tuner_settings s, uint64_t window);

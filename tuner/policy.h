@@ -17,23 +17,29 @@
 /* What a trial taught: reward in the windows at `to` less reward in the windows at `from` next
  * to them. */
 struct tuner_sample {
-	struct tuner_features features; /* of the windows at from */
+	struct tuner_features features; /* of the load; see tuner_query */
 	struct tuner_settings from, to;
-	float gain;
+	float gain, error; /* error: standard deviation of gain's */
 };
+
+/* To stay, one step, two steps, what was best in loads like this one, the static settings. */
+#define TUNER_REMEMBERED 3
+#define TUNER_CANDIDATES (1 + TUNER_MOVES + TUNER_MOVES * TUNER_MOVES / 2 + TUNER_REMEMBERED + 1)
 
 struct tuner_query {
 	uint64_t window;
+	/* What the load is like at the static settings: means of its windows; NaN where settings
+	 * matter and it was never seen there. */
 	const struct tuner_features *features;
 	struct tuner_settings now;
 	int n; /* candidates: legal, within the bounds, not banned; [0] is to stay */
-	struct tuner_settings candidate[1 + TUNER_MOVES];
+	struct tuner_settings candidate[TUNER_CANDIDATES];
 };
 
 struct tuner_proposal {
 	int choice;    /* index of a candidate; 0 stays */
 	bool explored; /* not what the scores say is best */
-	float score[1 + TUNER_MOVES]; /* of each candidate; NaN where there is no opinion */
+	float score[TUNER_CANDIDATES]; /* of each candidate; NaN where there is no opinion */
 	float prior, prior_error;     /* gain expected of the choice, and how far off that may be */
 };
 

@@ -32,7 +32,7 @@ static void bandit_propose(struct tuner_policy *p, const struct tuner_query *q,
 	ret_proposal->prior_error = TUNER_PRIOR_ERROR;
 	for (int i = 1; i < q->n; i++) {
 		int move = tuner_settings_move_of(q->now, q->candidate[i]);
-		double score = moves_score(&p->moves, move);
+		double score = move < 0 ? NAN : moves_score(&p->moves, move);
 
 		ret_proposal->score[i] = (float)score;
 		if (score > best) {

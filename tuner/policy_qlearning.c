@@ -67,8 +67,12 @@ static void q_propose(struct tuner_policy *p, const struct tuner_query *q,
 	for (int i = 1; i < q->n; i++) {
 		int move = tuner_settings_move_of(q->now, q->candidate[i]);
 		/* A move not tried yet is worth a try: optimism in place of a prior. */
-		float score = p->seen[c][s][move] ? p->q[c][s][move] : 0.03f;
+		float score = 0.03f;
 
+		if (move < 0)
+			score = NAN;
+		else if (p->seen[c][s][move])
+			score = p->q[c][s][move];
 		ret_proposal->score[i] = score;
 		if (score > best) {
 			best = score;
@@ -76,8 +80,12 @@ static void q_propose(struct tuner_policy *p, const struct tuner_query *q,
 		}
 	}
 	if (q->n > 1 && rng_unit(&p->rng) < EXPLORE) {
-		ret_proposal->choice = 1 + (int)rng_below(&p->rng, (unsigned)q->n - 1);
-		ret_proposal->explored = true;
+		int any = 1 + (int)rng_below(&p->rng, (unsigned)q->n - 1);
+
+		if (tuner_settings_move_of(q->now, q->candidate[any]) >= 0) {
+			ret_proposal->choice = any;
+			ret_proposal->explored = true;
+		}
 	}
 }
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model's policy: XGBoost learns the gain of a step from (features, settings, step) and scores
- * all candidates at once. It learns after each trial: some rounds more on a window of the last
- * samples, or all anew when there are too many rounds or the error rises. Steps whose like was
- * seldom tried get a bonus, smaller the more the model knows; now and then any step is tried. Until
- * the model predicts better than "no step gains anything" the bandit's scores stand in. One thread,
- * the one that created it.
+ * The model's policy. XGBoost learns from the measured trials (samples.h) what settings are worth
+ * in a load, so that a load never met is judged by those like it; it learns after each few trials,
+ * all anew when there are too many rounds or the error rises. A candidate is worth a trial for what
+ * it may gain while the load lasts, less what the trial may cost: both follow from the gain that
+ * the model expects and from how little is known of the steps to there. Until the model predicts
+ * better than "no step gains anything" only the latter speaks. One thread, the one that created it.
  */
 #include "tuner/policy_xgboost.h"
 
-#include "tuner/context.h"
-#include "tuner/moves.h"
-#include "tuner/rng.h"
+#include "common/byteorder.h"
+#include "tuner/samples.h"
 #include "tuner/xgb_model.h"
 
 #include <errno.h>
@@ -19,44 +18,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLES 160         /* the sliding window of trials; each gives two rows, there and back */
-#define TRAIN_FIRST 12      /* samples before the first training */
-#define TRAIN_EVERY 6
-#define ROUNDS_ANEW 24
-#define ROUNDS_MORE 3
-#define ROUNDS_MOST 60
+#define TRAIN_FIRST 3        /* samples before the first training */
+#define TRAIN_EVERY 8        /* samples; after each, and all anew, while they are FEW */
+#define FEW 64
+#define ROUNDS_ANEW 40
+#define ROUNDS_MORE 4
+#define ROUNDS_MOST 100
 #define ERROR_FADE 0.1
 #define ERROR_FADE_SLOW 0.02
-#define ERROR_RISE 1.5      /* fast error over slow error: the world is another one */
-#define BONUS 0.03          /* for a step not tried yet, at first */
-#define BONUS_ERROR 0.6     /* and later, of the model's error */
-#define EXPLORE 0.03
-#define WORTH 0.003         /* an expected gain of less is left alone */
-#define FAILURES 4          /* in a row: give up */
+#define ERROR_RISE 1.5       /* fast error over slow error: the world is another one */
+#define ERROR_USUAL 0.025f   /* a sample with this error has weight 1 */
+#define STEP_GAIN (-0.01)    /* of a step nothing is known of, and how far off that may be */
+#define STEP_ERROR 0.04
+#define MODEL_ERROR 0.004    /* however much is known */
+#define HORIZON 150.0        /* windows that a gain is thought to last */
+#define TRIAL_WINDOWS 3.0    /* that a trial takes; CLEAR_WINDOWS when it loses clearly */
+#define CLEAR_LOSS 0.1
+#define CLEAR_WINDOWS 1.3
+#define TRIAL_COST 0.1       /* a step, besides: windows of throughput */
+#define FAILURES 4           /* in a row: give up */
 
 struct tuner_policy {
 	struct xgb_model *model;
-	struct rng rng;
-	struct moves moves;
-	struct tuner_sample sample[SAMPLES];
-	unsigned next, filled, fresh;
+	struct samples samples;
+	unsigned fresh;
 	double error, error_slow, zero_error;
 	unsigned judged;        /* predictions that were compared with what came */
 	unsigned trainings;
 	unsigned failures;      /* of the library, in a row */
 	const char *why;        /* it gave up */
-	float rows[2 * SAMPLES][XGBOOST_COLUMNS];
-	float labels[2 * SAMPLES];
+	float rows[2 * SAMPLES_MAX][XGBOOST_COLUMNS];
+	float gain[SAMPLES_MAX], weight[SAMPLES_MAX];
 };
 
 static void fill_row(float row[XGBOOST_COLUMNS], const struct tuner_features *f,
-		     struct tuner_settings from, struct tuner_settings to)
+		     struct tuner_settings s)
 {
-	memcpy(row, f->v, sizeof(f->v));
-	for (int k = 0; k < TUNER_KNOBS; k++) {
-		row[TUNER_FEATURES + k] = from.level[k];
-		row[TUNER_FEATURES + TUNER_KNOBS + k] = (float)(to.level[k] - from.level[k]);
-	}
+	const float *v = f->v;
+	float lanes = (float)tuner_knob_value(TUNER_KNOB_LANES, s.level[TUNER_KNOB_LANES]);
+	float batch = (float)tuner_knob_value(TUNER_KNOB_BATCH, s.level[TUNER_KNOB_BATCH]);
+	float *d = row + TUNER_FEATURES + TUNER_KNOBS;
+
+	memcpy(row, v, sizeof(f->v));
+	for (int k = 0; k < TUNER_KNOBS; k++)
+		row[TUNER_FEATURES + k] = s.level[k];
+	d[0] = v[TUNER_F_IN_FLIGHT] / batch;
+	d[1] = v[TUNER_F_IN_FLIGHT] / batch / lanes;
+	d[2] = v[TUNER_F_RECORD_MEAN] * batch;
+	d[3] = v[TUNER_F_CPUS] - v[TUNER_F_CPU_OTHER];
+	d[4] = v[TUNER_F_CPU_OWN] / d[3];
+	d[5] = v[TUNER_F_QUEUE_DEPTH] / v[TUNER_F_IN_FLIGHT];
+	d[6] = v[TUNER_F_RTT_P50_US] / v[TUNER_F_COMMIT_P50_US];
+	for (int i = 0; i < XGBOOST_COLUMNS; i++)
+		if (isinf(row[i]))
+			row[i] = NAN;
 }
 
 int policy_xgboost_create(const struct xgb_api *api, uint64_t seed,
@@ -72,7 +87,6 @@ int policy_xgboost_create(const struct xgb_api *api, uint64_t seed,
 		free(p);
 		return err;
 	}
-	p->rng.state = seed ^ 0x786762;
 	*ret_policy = p;
 	return 0;
 }
@@ -92,106 +106,106 @@ static void outcome(struct tuner_policy *p, int err)
 		p->why = "XGBoost keeps failing";
 }
 
-/* How many samples were of this move in a load like this. */
-static unsigned tried(const struct tuner_policy *p, const struct context_key *key, int move)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < p->filled; i++) {
-		const struct tuner_sample *s = &p->sample[i];
-		struct context_key k;
-
-		if (tuner_settings_move_of(s->from, s->to) != move)
-			continue;
-		context_key_of(&s->features, &k);
-		n += context_distance(&k, key) < 2;
-	}
-	return n;
-}
-
 static bool trusted(const struct tuner_policy *p)
 {
 	return p->judged < 8 || p->error < p->zero_error;
 }
 
-/* y: what the model itself expects; 0 without a model to trust. */
-static void score(struct tuner_policy *p, const struct tuner_query *q, float *ret_score, float *y)
+/* Mean and standard deviation of the gain to expect of going to `to`; model: what it says. */
+static void expect(const struct tuner_query *q, const struct known_steps *known,
+		   struct tuner_settings to, double model, double *ret_mean, double *ret_error)
 {
-	float rows[1 + TUNER_MOVES][XGBOOST_COLUMNS];
-	double bonus = p->judged < 8 ? BONUS : fmin(BONUS, BONUS_ERROR * p->error);
-	struct context_key key;
-	int err;
+	double unknown = STEP_ERROR * STEP_ERROR, variance = MODEL_ERROR * MODEL_ERROR;
 
-	for (int i = 0; i < q->n; i++)
-		fill_row(rows[i], q->features, q->now, q->candidate[i]);
-	err = xgb_model_predict(p->model, rows[0], (unsigned)q->n, y);
-	outcome(p, err);
-	context_key_of(q->features, &key);
-	ret_score[0] = 0;
-	for (int i = 1; i < q->n; i++) {
-		int move = tuner_settings_move_of(q->now, q->candidate[i]);
+	*ret_mean = model;
+	for (int k = 0; k < TUNER_KNOBS; k++) {
+		int a = q->now.level[k], b = to.level[k];
 
-		if (err || !trusted(p)) {
-			ret_score[i] = (float)moves_score(&p->moves, move);
-			y[i] = 0;
-		} else {
-			ret_score[i] = y[i] + (float)(bonus / (1 + tried(p, &key, move)));
+		for (int l = a < b ? a : b; l < (a < b ? b : a); l++) {
+			double off = known->off[k][l], left = unknown;
+
+			if (isfinite(off))
+				left = 1 / (1 / unknown + known->of[k][l]) + off * off;
+			variance += left;
+			*ret_mean += STEP_GAIN * fmin(1, left / unknown);
 		}
 	}
+	*ret_error = sqrt(variance);
+}
+
+/* What a trial is worth, in gain a window: what it may gain for as long as a load may last, less
+ * what it may lose while it lasts itself. More than one step: only a gain that is likely counts. */
+static double worth(double mean, double error, unsigned steps)
+{
+	double z = mean / error, density = exp(-z * z / 2) / sqrt(2 * M_PI);
+	double gain = error * density + mean * erfc(-z / sqrt(2)) / 2, loss = gain - mean;
+	double windows = loss > CLEAR_LOSS ? CLEAR_WINDOWS : TRIAL_WINDOWS;
+
+	if (steps > 1)
+		gain = fmax(0, mean - error);
+	return gain - (windows * loss + TRIAL_COST * steps) / HORIZON;
 }
 
 static void xgb_propose(struct tuner_policy *p, const struct tuner_query *q,
 			struct tuner_proposal *ret_proposal)
 {
-	float best = (float)WORTH, y[1 + TUNER_MOVES] = { 0 };
+	float rows[TUNER_CANDIDATES][XGBOOST_COLUMNS], y[TUNER_CANDIDATES] = { 0 };
+	struct tuner_proposal r = { .prior_error = TUNER_PRIOR_ERROR };
+	struct known_steps known;
+	int err;
 
-	ret_proposal->choice = 0;
-	ret_proposal->explored = false;
-	score(p, q, ret_proposal->score, y);
+	for (int i = 0; i < q->n; i++)
+		fill_row(rows[i], q->features, q->candidate[i]);
+	err = xgb_model_predict(p->model, rows[0], (unsigned)q->n, y);
+	outcome(p, err);
+	samples_known(&p->samples, q->features, q->now, &known);
 	for (int i = 1; i < q->n; i++) {
-		if (ret_proposal->score[i] > best) {
-			best = ret_proposal->score[i];
-			ret_proposal->choice = i;
+		unsigned steps = tuner_settings_distance(q->now, q->candidate[i]);
+		double model = err || !trusted(p) ? 0 : (double)y[i] - y[0], mean, error;
+
+		expect(q, &known, q->candidate[i], model, &mean, &error);
+		r.score[i] = (float)worth(mean, error, steps);
+		if (r.score[i] > r.score[r.choice]) {
+			r.choice = i;
+			r.prior = (float)mean;
+			r.prior_error = (float)error;
 		}
 	}
-	if (q->n > 1 && rng_unit(&p->rng) < EXPLORE) {
-		ret_proposal->choice = 1 + (int)rng_below(&p->rng, (unsigned)q->n - 1);
-		ret_proposal->explored = true;
-	}
-	ret_proposal->prior = y[ret_proposal->choice];
-	ret_proposal->prior_error = p->judged < 8 || !trusted(p) ? TUNER_PRIOR_ERROR :
-				    fminf(TUNER_PRIOR_ERROR, 0.01f + (float)p->error);
+	*ret_proposal = r;
 }
 
 static void train(struct tuner_policy *p, bool afresh)
 {
-	for (unsigned i = 0; i < p->filled; i++) {
-		const struct tuner_sample *s = &p->sample[i];
+	struct xgb_pairs pairs = { p->samples.n, p->rows[0], p->gain, p->weight };
 
-		fill_row(p->rows[2 * i], &s->features, s->from, s->to);
-		fill_row(p->rows[2 * i + 1], &s->features, s->to, s->from);
-		p->labels[2 * i] = s->gain;
-		p->labels[2 * i + 1] = -s->gain;
+	for (unsigned i = 0; i < p->samples.n; i++) {
+		const struct tuner_sample *s = &p->samples.all[i];
+		float weight = ERROR_USUAL / s->error;
+
+		fill_row(p->rows[2 * i], &s->features, s->from);
+		fill_row(p->rows[2 * i + 1], &s->features, s->to);
+		p->gain[i] = s->gain;
+		p->weight[i] = weight * weight;
 	}
 	p->trainings += afresh;
-	outcome(p, xgb_model_train(p->model, p->rows[0], p->labels, 2 * p->filled,
-				   afresh ? ROUNDS_ANEW : ROUNDS_MORE, afresh));
+	outcome(p, xgb_model_train(p->model, &pairs, afresh ? ROUNDS_ANEW : ROUNDS_MORE, afresh));
 	p->fresh = 0;
 }
 
 /* Compares the sample with what the model would have said, before it learns it. */
 static bool judge(struct tuner_policy *p, const struct tuner_sample *s)
 {
-	float row[XGBOOST_COLUMNS], y;
+	float rows[2][XGBOOST_COLUMNS], y[2];
 	double off;
 	int err;
 
-	fill_row(row, &s->features, s->from, s->to);
-	err = xgb_model_predict(p->model, row, 1, &y);
+	fill_row(rows[0], &s->features, s->from);
+	fill_row(rows[1], &s->features, s->to);
+	err = xgb_model_predict(p->model, rows[0], 2, y);
 	outcome(p, err);
 	if (err)
 		return false;
-	off = fabs((double)y - s->gain);
+	off = fabs((double)y[1] - y[0] - s->gain);
 	if (p->judged++ == 0) {
 		p->error = p->error_slow = off;
 		p->zero_error = fabs(s->gain);
@@ -204,43 +218,69 @@ static bool judge(struct tuner_policy *p, const struct tuner_sample *s)
 
 static void xgb_learn(struct tuner_policy *p, const struct tuner_sample *sample)
 {
-	int move = tuner_settings_move_of(sample->from, sample->to);
+	unsigned rounds = xgb_model_rounds(p->model);
 	bool rising;
 
-	if (!isfinite(sample->gain))
+	if (!isfinite(sample->gain) || !(sample->error > 0))
 		return;
-	if (move >= 0)
-		moves_learn(&p->moves, move, sample->gain);
 	rising = judge(p, sample);
-	p->sample[p->next] = *sample;
-	p->next = (p->next + 1) % SAMPLES;
-	if (p->filled < SAMPLES)
-		p->filled++;
+	samples_add(&p->samples, sample);
 	p->fresh++;
-	if (xgb_model_rounds(p->model) == 0 && p->filled < TRAIN_FIRST)
+	if (rounds == 0 && p->samples.n < TRAIN_FIRST)
 		return;
-	if (rising) {
+	if (rising)
 		p->error_slow = p->error;
-		train(p, true);
-	} else if (xgb_model_rounds(p->model) == 0 || p->fresh >= TRAIN_EVERY) {
-		train(p, xgb_model_rounds(p->model) == 0 ||
-			 xgb_model_rounds(p->model) + ROUNDS_MORE > ROUNDS_MOST);
-	}
+	if (rising || p->samples.n < FEW || p->fresh >= TRAIN_EVERY)
+		train(p, rising || p->samples.n < FEW || rounds + ROUNDS_MORE > ROUNDS_MOST);
 }
 
 static void xgb_shifted(struct tuner_policy *p)
 {
-	moves_shifted(&p->moves);
 }
 
+/* Length of the booster (4, network byte order), the booster, the samples. */
 static int xgb_save(struct tuner_policy *p, void **ret_bytes, size_t *ret_len)
 {
-	return xgb_model_save(p->model, ret_bytes, ret_len);
+	void *booster;
+	uint8_t *bytes;
+	size_t len;
+	int err = xgb_model_save(p->model, &booster, &len);
+
+	if (err)
+		return err;
+	bytes = malloc(4 + len + SAMPLES_BYTES_MAX);
+	if (bytes) {
+		put_be32(bytes, (uint32_t)len);
+		memcpy(bytes + 4, booster, len);
+		*ret_len = 4 + len + samples_encode(&p->samples, bytes + 4 + len);
+		*ret_bytes = bytes;
+	}
+	free(booster);
+	return bytes ? 0 : -ENOMEM;
 }
 
 static int xgb_load(struct tuner_policy *p, const void *bytes, size_t len)
 {
-	return xgb_model_load(p->model, bytes, len);
+	const uint8_t *at = bytes;
+	struct samples *samples;
+	uint32_t booster;
+	int err;
+
+	if (len < 4)
+		return -EINVAL;
+	booster = get_be32(at);
+	if (booster > len - 4)
+		return -EINVAL;
+	samples = calloc(1, sizeof(*samples));
+	if (!samples)
+		return -ENOMEM;
+	err = samples_decode(samples, at + 4 + booster, len - 4 - booster);
+	if (!err)
+		err = xgb_model_load(p->model, at + 4, booster);
+	if (!err)
+		p->samples = *samples;
+	free(samples);
+	return err;
 }
 
 static int xgb_failed(struct tuner_policy *p, const char **ret_why)

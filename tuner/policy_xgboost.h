@@ -5,8 +5,10 @@
 #include "tuner/policy.h"
 #include "tuner/xgb_api.h"
 
-/* A row: the features, the settings, and the step from them. */
-#define XGBOOST_COLUMNS (TUNER_FEATURES + 2 * TUNER_KNOBS)
+/* A row: the load's features, the settings, and what both make of each other: records under way a
+ * batch, batches a lane, bytes a batch, processors left, shares of queue and append. */
+#define XGBOOST_DERIVED 7
+#define XGBOOST_COLUMNS (TUNER_FEATURES + TUNER_KNOBS + XGBOOST_DERIVED)
 
 int policy_xgboost_create(const struct xgb_api *api, uint64_t seed,
 			  struct tuner_policy **ret_policy);

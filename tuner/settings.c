@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -117,6 +118,32 @@ int tuner_settings_move_of(struct tuner_settings from, struct tuner_settings to)
 		move = 2 * k + (step < 0);
 	}
 	return move;
+}
+
+unsigned tuner_settings_distance(struct tuner_settings from, struct tuner_settings to)
+{
+	int steps = 0;
+
+	for (int k = 0; k < TUNER_KNOBS; k++)
+		steps += abs(to.level[k] - from.level[k]);
+	return (unsigned)steps;
+}
+
+struct tuner_settings tuner_settings_toward(struct tuner_settings from, struct tuner_settings to)
+{
+	static const enum tuner_knob order[TUNER_KNOBS] = {
+		TUNER_KNOB_RESERVE, TUNER_KNOB_BATCH, TUNER_KNOB_LANES, TUNER_KNOB_POLL,
+	};
+
+	for (int i = 0; i < TUNER_KNOBS; i++) {
+		uint8_t *level = &from.level[order[i]], goal = to.level[order[i]];
+
+		if (*level == goal)
+			continue;
+		*level = (uint8_t)(*level < goal ? *level + 1 : *level - 1);
+		break;
+	}
+	return from;
 }
 
 uint32_t tuner_settings_pack(struct tuner_settings s)

@@ -61,6 +61,11 @@ bool tuner_settings_move(struct tuner_settings from, unsigned move, const struct
 /* The knob that leads from one to the other in one step, -1 if it takes more or none. */
 int tuner_settings_move_of(struct tuner_settings from, struct tuner_settings to);
 
+/* Steps from one to the other, and the first of them. Batches grow before a poller goes to sleep,
+ * which costs a wake-up a batch, and what is kept ready comes first of all. */
+unsigned tuner_settings_distance(struct tuner_settings from, struct tuner_settings to);
+struct tuner_settings tuner_settings_toward(struct tuner_settings from, struct tuner_settings to);
+
 /* One word, a byte a knob, for an atomic that data-path threads read. */
 uint32_t tuner_settings_pack(struct tuner_settings s);
 struct tuner_settings tuner_settings_unpack(uint32_t word);

@@ -8,13 +8,15 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define PHASES 6
 #define DRIFT_STEPS 20 /* loads a drifting phase goes through */
 #define SETTINGS_ALL (7 * 3 * 4 * 5)
 
-static const char *const names[SIM_WORKLOADS] = {
+static const char *const names[SIM_WORKLOADS_ALL] = {
 	"small", "large", "switch", "burst", "mix", "tenants", "squeeze", "drift",
+	"random", "return", "wander",
 };
 
 const char *sim_workload_name(enum sim_workload w)
@@ -52,6 +54,22 @@ static void neighbours(struct sim_load *l, struct rng *r, unsigned kind)
 	}
 }
 
+/* Any load at all, far beyond what the eight workloads are made of. */
+static void any_load(struct sim_load *l, struct rng *r)
+{
+	static const double cores[] = { 4, 8, 16, 32 };
+
+	l->clients = log_between(r, 2, 256);
+	l->bytes = log_between(r, 128, 65536);
+	l->spread = rng_between(r, 0.3, 4);
+	l->mirrors = 1 + rng_below(r, 2);
+	l->cores = cores[rng_below(r, 4)];
+	l->other_cores = l->cores * rng_between(r, 0, 0.8);
+	l->live_mib = log_between(r, 64, 1024);
+	l->fresh_mib = rng_unit(r) < 0.25 ? log_between(r, 32, 256) : 0;
+	neighbours(l, r, rng_below(r, 4));
+}
+
 static void make_load(enum sim_workload w, struct rng *r, unsigned phase, bool large,
 		      struct sim_load *l)
 {
@@ -87,6 +105,11 @@ static void make_load(enum sim_workload w, struct rng *r, unsigned phase, bool l
 		l->clients = log_between(r, 24, 128);
 		l->cores = 8;
 		l->other_cores = phase % 2 ? rng_between(r, 4, 7) : rng_between(r, 0, 2);
+		break;
+	case SIM_RANDOM:
+	case SIM_RETURN:
+	case SIM_WANDER:
+		any_load(l, r);
 		break;
 	default:
 		break;
@@ -134,6 +157,39 @@ static void fill_drift(struct sim_trace *t, struct rng *r, const struct sim_phas
 			(uint8_t)(t->nloads - DRIFT_STEPS + i * DRIFT_STEPS / p->windows);
 }
 
+/* One load through the whole trace, that takes a small step each 10 to 40 windows. */
+static void fill_wander(struct sim_trace *t, struct rng *r)
+{
+	struct sim_load l;
+
+	make_load(SIM_WANDER, r, 0, false, &l);
+	for (unsigned i = 0, left = 0; i < t->windows; i++) {
+		if (left == 0) {
+			left = 10 + rng_below(r, 31);
+			l.clients = fmin(256, fmax(2, l.clients * exp(0.2 * rng_normal(r))));
+			l.bytes = fmin(65536, fmax(128, l.bytes * exp(0.2 * rng_normal(r))));
+			l.other_cores += 0.05 * l.cores * rng_normal(r);
+			l.other_cores = fmin(0.8 * l.cores, fmax(0, l.other_cores));
+			add_load(t, &l);
+		}
+		left--;
+		t->load_of[i] = (uint8_t)(t->nloads - 1);
+	}
+}
+
+/* Three loads, a phase each in any order. */
+static void fill_return(struct sim_trace *t, struct rng *r)
+{
+	struct sim_load l = { 0 };
+
+	for (unsigned i = 0; i < 3; i++) {
+		make_load(SIM_RETURN, r, i, false, &l);
+		add_load(t, &l);
+	}
+	for (unsigned i = 0; i < t->nphases; i++)
+		memset(t->load_of + t->phase[i].first, (int)rng_below(r, 3), t->phase[i].windows);
+}
+
 static void fill_noise(struct sim_trace *t, struct rng *r)
 {
 	double slow = 0, keep = SIM_NOISE_SLOW_KEEP;
@@ -146,7 +202,7 @@ static void fill_noise(struct sim_trace *t, struct rng *r)
 	}
 }
 
-static void fill(struct sim_trace *t, enum sim_workload w, struct rng *r)
+static void fill_phases(struct sim_trace *t, enum sim_workload w, struct rng *r)
 {
 	bool large = rng_unit(r) < 0.5;
 
@@ -160,12 +216,21 @@ static void fill(struct sim_trace *t, enum sim_workload w, struct rng *r)
 		} else if (w == SIM_DRIFT) {
 			fill_drift(t, r, p, i, large);
 		} else {
-			uint8_t load = (uint8_t)add_load(t, &l);
+			unsigned load = add_load(t, &l);
 
-			for (unsigned j = 0; j < p->windows; j++)
-				t->load_of[p->first + j] = load;
+			memset(t->load_of + p->first, (int)load, p->windows);
 		}
 	}
+}
+
+static void fill(struct sim_trace *t, enum sim_workload w, struct rng *r)
+{
+	if (w == SIM_WANDER)
+		fill_wander(t, r);
+	else if (w == SIM_RETURN)
+		fill_return(t, r);
+	else
+		fill_phases(t, w, r);
 	fill_noise(t, r);
 }
 

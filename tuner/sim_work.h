@@ -20,7 +20,12 @@ enum sim_workload {
 	SIM_TENANTS, /* others come with many connections, or with bulk transfers, and go */
 	SIM_SQUEEZE, /* other programs take the CPU, and give it back */
 	SIM_DRIFT,   /* clients and sizes move slowly, as over a day */
-	SIM_WORKLOADS
+	SIM_WORKLOADS,
+	/* Held out: nothing was chosen by looking at these. */
+	SIM_RANDOM = SIM_WORKLOADS, /* each phase any load at all */
+	SIM_RETURN,                 /* three loads, any at all, come and go */
+	SIM_WANDER,                 /* all of a load moves at random, in small steps */
+	SIM_WORKLOADS_ALL
 };
 const char *sim_workload_name(enum sim_workload w);
 

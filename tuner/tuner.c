@@ -160,11 +160,16 @@ static void observe_hold(struct tuner *t, const struct tuner_window *w,
 	struct tuner_settings shipped = tuner_settings_clamp(t->config.shipped, &w->bounds);
 	bool at_shipped = tuner_settings_equal(ctx->best, shipped);
 	double off = d->reward - ctx->reward.value;
+	struct key_mean now = { *key, 1 };
 
-	if (context_distance(&ctx->base, key) > TUNER_MOVED) {
+	if (context_moved(&ctx->base, &now, &t->key_noise)) {
 		memset(&ctx->reward, 0, sizeof(ctx->reward));
-		ctx->base = *key;
+		ctx->base = now;
+		/* What was better than the static settings may no longer be. */
+		if (ctx->audit_at > w->index + TUNER_AUDIT_SOON)
+			ctx->audit_at = w->index + TUNER_AUDIT_SOON;
 	}
+	key_mean_add(&ctx->base, key, TUNER_BASE_KEYS);
 	if (ctx->reward.n > 0 && fabs(off) > tuner_odd_limit(t)) {
 		if (off < 0 && !at_shipped) {
 			tuner_move(t, d, shipped, MODE_DOUBT, TUNER_FALL_BACK,
@@ -222,6 +227,8 @@ static bool grow(struct tuner *t, const struct tuner_window *w, struct context_k
 static void refused(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d)
 {
 	context_ban(t->ctx, t->wanted, w->index);
+	if (t->mode == MODE_TRIAL)
+		context_ban(t->ctx, t->to, w->index);
 	if (t->mode == MODE_HOLD) {
 		t->ctx->best = w->in_force;
 		memset(&t->ctx->reward, 0, sizeof(t->ctx->reward));
@@ -302,14 +309,21 @@ static void decide(struct tuner *t, const struct tuner_window *w, struct tuner_d
 		t->last_known = false;
 		hold(t, d, TUNER_FREEZE, why);
 	} else if (!t->ctx || context_distance(&t->ctx->key, &key) >= 1) {
-		t->last_known = false;
+		t->last_known = t->key_noise.known = false;
 		shift(t, w, &key, d);
 	} else {
+		key_noise_add(&t->key_noise, &key);
 		measure_noise(t, w, d->reward);
 		observe(t, w, &key, d);
 	}
-	if (t->ctx)
+	if (t->ctx) {
+		struct tuner_settings shipped = tuner_settings_clamp(t->config.shipped, &w->bounds);
+
 		t->ctx->seen = w->index;
+		if (!why)
+			context_look(t->ctx, &w->features,
+				     tuner_settings_equal(w->in_force, shipped));
+	}
 	if (t->config.policy->adapts && w->index < t->unstable_until &&
 	    !(w->flags & TUNER_WINDOW_FROZEN))
 		tuner_move(t, d, t->config.shipped, MODE_HOLD, TUNER_FREEZE,

@@ -26,10 +26,11 @@ struct tuner {
 	bool asked;                   /* wanted is set */
 
 	struct tuner_settings to;     /* TRIAL and AUDIT: under trial */
-	struct tuner_features from_features;
 	struct mean trial;
 	double prior, prior_error;    /* what the policy expects of it */
 
+	struct key_mean trial_key;
+	struct key_noise key_noise;
 	double noise;                 /* standard deviation of a window's reward */
 	double last_reward;
 	struct tuner_settings last_in_force;
@@ -55,15 +56,16 @@ void tuner_trial_next(struct tuner *t, const struct tuner_window *w, struct tune
 void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
 			 const struct context_key *key, struct tuner_decision *d);
 
-/* Windows between comparisons with the static settings; the first when the settings come from
- * another load. */
+/* Fills in q's candidates: what may be tried from q->now. */
+void tuner_reach(const struct tuner *t, const struct tuner_window *w, struct tuner_query *q);
+
+/* Windows between comparisons with the static settings; the next one when the settings come from
+ * another load, or the load moved. */
 #define TUNER_AUDIT_EVERY 200
-#define TUNER_AUDIT_SOON 15
+#define TUNER_AUDIT_SOON 8
 #define TUNER_AUDIT_NOW 0 /* of audit_at: with the one window that is there to compare with */
 
-/* Within a load, clients and sizes still move. More than this, and rewards are no longer
- * comparable. */
-#define TUNER_MOVED 0.25
+#define TUNER_BASE_KEYS 8 /* windows in the mean key that a trial is compared with */
 
 /* Goes to settings s from the next window on. */
 void tuner_move(struct tuner *t, struct tuner_decision *d, struct tuner_settings s,

@@ -12,11 +12,12 @@
 #define BASE_WINDOWS 2      /* before a trial */
 #define BASE_MOST 24        /* older ones fade from the mean */
 #define TRIAL_WINDOWS 6     /* at most */
-#define MARGIN 0.008        /* hysteresis: a gain of less isn't worth a change */
+#define MARGIN 0.005        /* hysteresis: a gain of less isn't worth a change */
 #define SURE 1.3            /* standard errors a gain must be clear of */
 #define HOPELESS 0.7        /* standard errors that leave no hope of one */
 #define DROP_LEAST 0.1      /* one window this much worse ends a trial */
 #define LOSS_LEAST 0.05     /* the mean of two or more windows that does, whatever was expected */
+#define SLOW 0.1            /* of the noise's variance is in all windows of a trial alike */
 #define BUDGET_LOSS 20.0    /* windows of the budget that a loss of 100 % costs besides */
 
 static double standard_error(const struct tuner *t)
@@ -26,16 +27,19 @@ static double standard_error(const struct tuner *t)
 	return t->noise * sqrt(1.0 / t->trial.n + 1.0 / (base ? base : 1));
 }
 
-static void teach(struct tuner *t, double gain)
+/* The trial ends at settings `at`, which may be on the way to those that were tried. */
+static void teach(struct tuner *t, struct tuner_settings at, double gain)
 {
-	struct tuner_sample s = { t->from_features, t->ctx->best, t->to, (float)gain };
+	unsigned base = t->ctx->reward.n < 8 ? t->ctx->reward.n : 8;
+	double error = t->noise * sqrt(1.0 / t->trial.n + 1.0 / (base ? base : 1) + SLOW);
+	struct tuner_sample s = { t->ctx->look, t->ctx->best, at, (float)gain, (float)error };
 
 	t->config.policy->learn(t->policy, &s);
 }
 
 static void keep(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d)
 {
-	teach(t, d->gain);
+	teach(t, t->to, d->gain);
 	t->ctx->best = t->to;
 	t->ctx->reward = t->trial;
 	tuner_move(t, d, t->to, MODE_HOLD, TUNER_KEEP, "the step gained");
@@ -44,7 +48,7 @@ static void keep(struct tuner *t, const struct tuner_window *w, struct tuner_dec
 static void roll_back(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d,
 		      const char *why)
 {
-	teach(t, d->gain);
+	teach(t, w->in_force, d->gain);
 	if (t->mode == MODE_TRIAL)
 		context_ban(t->ctx, t->to, w->index);
 	tuner_move(t, d, t->ctx->best, MODE_HOLD, TUNER_ROLLBACK, why);
@@ -71,11 +75,22 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
 	mean_add(&t->trial, d->reward, BASE_MOST);
 	d->gain = t->trial.value - t->ctx->reward.value;
 	t->budget -= 1 + BUDGET_LOSS * fmax(0, t->ctx->reward.value - d->reward);
-	if (context_distance(&t->ctx->base, key) > TUNER_MOVED) {
+	key_mean_add(&t->trial_key, key, TRIAL_WINDOWS);
+	if (context_moved(&t->ctx->base, &t->trial_key, &t->key_noise)) {
 		memset(&t->ctx->reward, 0, sizeof(t->ctx->reward));
-		t->ctx->base = *key;
+		t->ctx->base = (struct key_mean){ *key, 1 };
 		tuner_move(t, d, t->ctx->best, MODE_HOLD, TUNER_ROLLBACK,
 			   "the load moved meanwhile");
+		return;
+	}
+	if (!tuner_settings_equal(w->in_force, t->to)) {
+		if (d->gain < -drop) {
+			roll_back(t, w, d, "much worse on the way");
+			return;
+		}
+		memset(&t->trial, 0, sizeof(t->trial));
+		tuner_move(t, d, tuner_settings_toward(w->in_force, t->to), t->mode, TUNER_WAIT,
+			   "on the way");
 		return;
 	}
 	if (t->mode == MODE_AUDIT)
@@ -105,15 +120,16 @@ static void begin(struct tuner *t, const struct tuner_window *w, struct tuner_de
 		  const char *why)
 {
 	t->to = to;
-	t->from_features = w->features;
 	memset(&t->trial, 0, sizeof(t->trial));
+	t->trial_key.n = 0;
 	t->prior = 0;
 	t->prior_error = TUNER_PRIOR_ERROR;
 	if (mode == MODE_TRIAL) {
 		t->prior = d->proposal.prior;
 		t->prior_error = d->proposal.prior_error;
 	}
-	tuner_move(t, d, to, mode, action, why);
+	tuner_move(t, d, mode == MODE_TRIAL ? tuner_settings_toward(t->ctx->best, to) : to, mode,
+		   action, why);
 }
 
 static void ask(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d)
@@ -121,16 +137,9 @@ static void ask(struct tuner *t, const struct tuner_window *w, struct tuner_deci
 	struct tuner_query *q = &d->query;
 
 	q->window = w->index;
-	q->features = &d->features;
-	q->now = q->candidate[0] = t->ctx->best;
-	q->n = 1;
-	for (unsigned m = 0; m < TUNER_MOVES; m++) {
-		struct tuner_settings to;
-
-		if (tuner_settings_move(t->ctx->best, m, &w->bounds, &to) &&
-		    !context_banned(t->ctx, to, w->index))
-			q->candidate[q->n++] = to;
-	}
+	q->features = &t->ctx->look;
+	q->now = t->ctx->best;
+	tuner_reach(t, w, q);
 	if (q->n > 1)
 		t->config.policy->propose(t->policy, q, &d->proposal);
 	if (d->proposal.choice < 0 || d->proposal.choice >= q->n)

@@ -10,11 +10,11 @@
 struct xgb_api {
 	int (*dmatrix_create)(const float *data, bst_ulong rows, bst_ulong cols, float missing,
 			      DMatrixHandle *ret);
-	int (*dmatrix_set)(DMatrixHandle m, const char *field, const float *data, bst_ulong len);
 	int (*dmatrix_free)(DMatrixHandle m);
 	int (*create)(const DMatrixHandle m[], bst_ulong len, BoosterHandle *ret);
 	int (*set_param)(BoosterHandle b, const char *name, const char *value);
-	int (*update)(BoosterHandle b, int round, DMatrixHandle train);
+	int (*boost)(BoosterHandle b, DMatrixHandle train, float *gradient, float *hessian,
+		     bst_ulong len);
 	int (*rounds)(BoosterHandle b, int *ret);
 	int (*features)(BoosterHandle b, bst_ulong *ret);
 	int (*predict)(BoosterHandle b, DMatrixHandle m, const char *config,

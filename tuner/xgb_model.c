@@ -10,11 +10,10 @@
 
 const struct xgb_api xgb_api_library = {
 	.dmatrix_create = XGDMatrixCreateFromMat,
-	.dmatrix_set = XGDMatrixSetFloatInfo,
 	.dmatrix_free = XGDMatrixFree,
 	.create = XGBoosterCreate,
 	.set_param = XGBoosterSetParam,
-	.update = XGBoosterUpdateOneIter,
+	.boost = XGBoosterBoostOneIter,
 	.rounds = XGBoosterBoostedRounds,
 	.features = XGBoosterGetNumFeature,
 	.predict = XGBoosterPredictFromDMatrix,
@@ -71,8 +70,8 @@ static int set_params(const struct xgb_model *m, BoosterHandle b)
 		{ "base_score", "0" },
 		{ "max_depth", "4" },
 		{ "eta", "0.2" },
-		{ "min_child_weight", "3" },
-		{ "lambda", "2" },
+		{ "min_child_weight", "0.4" },
+		{ "lambda", "0.5" },
 		{ "max_bin", "64" },
 	};
 
@@ -97,31 +96,64 @@ static int new_booster(const struct xgb_model *m, DMatrixHandle matrix, BoosterH
 	return 0;
 }
 
-static int boost(const struct xgb_model *m, BoosterHandle b, DMatrixHandle matrix, unsigned first,
-		 unsigned rounds)
+static int ask(const struct xgb_model *m, BoosterHandle b, DMatrixHandle matrix, bool training,
+	       unsigned rows, const float **ret_y)
 {
-	for (unsigned i = 0; i < rounds; i++)
-		if (m->api->update(b, (int)(first + i), matrix))
-			return -EIO;
+	static const char *const config[] = {
+		"{\"type\": 1, \"training\": false, \"iteration_begin\": 0, "
+		"\"iteration_end\": 0, \"strict_shape\": false}",
+		"{\"type\": 1, \"training\": true, \"iteration_begin\": 0, "
+		"\"iteration_end\": 0, \"strict_shape\": false}",
+	};
+	const bst_ulong *shape;
+	bst_ulong dim;
+
+	if (m->api->predict(b, matrix, config[training], &shape, &dim, ret_y) || dim < 1 ||
+	    shape[0] != rows)
+		return -EIO;
 	return 0;
 }
 
-int xgb_model_train(struct xgb_model *m, const float *x, const float *y, unsigned rows,
-		    unsigned rounds, bool afresh)
+/* Newton steps on the squared error of differences. The two rows of a pair move at once, hence
+ * twice the weight in the second derivative. */
+static int boost(const struct xgb_model *m, BoosterHandle b, DMatrixHandle matrix,
+		 const struct xgb_pairs *p, unsigned rounds)
+{
+	float *gradient = malloc(4 * (size_t)p->n * sizeof(*gradient));
+	float *hessian = gradient + 2 * (size_t)p->n;
+	int err = gradient ? 0 : -ENOMEM;
+
+	for (unsigned r = 0; r < rounds && !err; r++) {
+		const float *y;
+
+		err = ask(m, b, matrix, true, 2 * p->n, &y);
+		for (unsigned i = 0; i < p->n && !err; i++) {
+			float off = y[2 * i + 1] - y[2 * i] - p->difference[i];
+
+			gradient[2 * i] = -p->weight[i] * off;
+			gradient[2 * i + 1] = p->weight[i] * off;
+			hessian[2 * i] = hessian[2 * i + 1] = 2 * p->weight[i];
+		}
+		if (!err && m->api->boost(b, matrix, gradient, hessian, 2 * (bst_ulong)p->n))
+			err = -EIO;
+	}
+	free(gradient);
+	return err;
+}
+
+int xgb_model_train(struct xgb_model *m, const struct xgb_pairs *p, unsigned rounds, bool afresh)
 {
 	BoosterHandle b = NULL;
 	DMatrixHandle matrix;
-	int err = -EIO;
+	int err;
 
-	if (m->api->dmatrix_create(x, rows, m->cols, NAN, &matrix))
+	if (m->api->dmatrix_create(p->x, 2 * (bst_ulong)p->n, m->cols, NAN, &matrix))
 		return -EIO;
-	if (m->api->dmatrix_set(matrix, "label", y, rows))
-		goto out;
 	if (!m->booster || afresh) {
 		err = new_booster(m, matrix, &b);
 		if (err)
 			goto out;
-		err = boost(m, b, matrix, 0, rounds);
+		err = boost(m, b, matrix, p, rounds);
 		if (err) {
 			m->api->free(b);
 			goto out;
@@ -129,7 +161,7 @@ int xgb_model_train(struct xgb_model *m, const float *x, const float *y, unsigne
 		forget(m);
 		m->booster = b;
 	} else {
-		err = boost(m, m->booster, matrix, m->rounds, rounds);
+		err = boost(m, m->booster, matrix, p, rounds);
 		if (err) { /* some of the rounds may be in it */
 			forget(m);
 			goto out;
@@ -143,23 +175,17 @@ out:
 
 int xgb_model_predict(struct xgb_model *m, const float *x, unsigned rows, float *ret_y)
 {
-	static const char config[] = "{\"type\": 0, \"training\": false, \"iteration_begin\": 0, "
-				     "\"iteration_end\": 0, \"strict_shape\": false}";
-	const bst_ulong *shape;
-	const float *y;
 	DMatrixHandle matrix;
-	bst_ulong dim;
-	int err = -EIO;
+	const float *y;
+	int err;
 
 	if (!m->booster)
 		return -EAGAIN;
 	if (m->api->dmatrix_create(x, rows, m->cols, NAN, &matrix))
 		return -EIO;
-	if (!m->api->predict(m->booster, matrix, config, &shape, &dim, &y) && dim >= 1 &&
-	    shape[0] == rows) {
+	err = ask(m, m->booster, matrix, false, rows, &y);
+	if (!err)
 		memcpy(ret_y, y, rows * sizeof(*y));
-		err = 0;
-	}
 	m->api->dmatrix_free(matrix);
 	return err;
 }

@@ -2,10 +2,12 @@
 #ifndef KVFS_TUNER_XGB_MODEL_H
 #define KVFS_TUNER_XGB_MODEL_H
 /*
- * A regression model by XGBoost: rows of floats (NaN: missing) to one value each. Gradient-boosted
- * trees by histogram on one thread, so that the same rows give the same model. Created, trained,
- * asked and destroyed by one thread, as the library wants. No call waits; training 256 rows takes
- * some milliseconds.
+ * Values of rows of floats (NaN: missing), learnt by XGBoost from differences alone: of a pair of
+ * rows it is known how much more the second is worth. So what is learnt of two steps adds up to
+ * what both are worth together, and what rows of a pair have in common needs no value of its own.
+ * Gradient-boosted trees by histogram on one thread, so that the same rows give the same model.
+ * Created, trained, asked and destroyed by one thread, as the library wants. No call waits;
+ * training 256 rows takes some milliseconds.
  */
 #include "tuner/xgb_api.h"
 
@@ -18,12 +20,18 @@ struct xgb_model;
 int xgb_model_create(const struct xgb_api *api, unsigned cols, struct xgb_model **ret_model);
 void xgb_model_destroy(struct xgb_model *m);
 
-/* Adds rounds of boosting on these rows; afresh: drops what it knew first. -EIO: the library
- * failed; the model is then as before, or empty if it was not usable any more. */
-int xgb_model_train(struct xgb_model *m, const float *x, const float *y, unsigned rows,
-		    unsigned rounds, bool afresh);
+struct xgb_pairs {
+	unsigned n;
+	const float *x;          /* 2n rows: the first of a pair, then its second */
+	const float *difference; /* n: value of the second less that of the first */
+	const float *weight;     /* n: 1 / variance, in any unit */
+};
 
-/* One prediction a row, in one call. -EAGAIN: nothing learnt yet. -EIO. */
+/* Adds rounds of boosting on these pairs; afresh: drops what it knew first. -EIO: the library
+ * failed, -ENOMEM; the model is then as before, or empty if it was not usable any more. */
+int xgb_model_train(struct xgb_model *m, const struct xgb_pairs *p, unsigned rounds, bool afresh);
+
+/* One value a row, in one call; only differences mean something. -EAGAIN: nothing learnt yet. -EIO. */
 int xgb_model_predict(struct xgb_model *m, const float *x, unsigned rows, float *ret_y);
 
 /* Rounds so far; 0: nothing learnt. */

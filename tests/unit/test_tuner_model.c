@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@
 #define COLS 4
 #define ROWS 120
 
-static float x[ROWS][COLS], y[ROWS];
+static float x[ROWS][COLS], y[ROWS], difference[ROWS / 2], weight[ROWS / 2];
+static const struct xgb_pairs pairs = { ROWS / 2, x[0], difference, weight };
 
 static void fill(void)
 {
@@ -27,12 +29,17 @@ static void fill(void)
 		y[i] = x[i][0] > 0.5f ? 1 : -1;
 		x[i][3] = NAN;
 	}
+	for (int i = 0; i < ROWS / 2; i++) {
+		difference[i] = y[2 * i + 1] - y[2 * i];
+		weight[i] = 1;
+	}
 }
 
 START_TEST(learns_saves_loads)
 {
 	struct xgb_model *m, *n;
-	float a[ROWS], b[ROWS];
+	float a[ROWS], b[ROWS], mean = 0;
+	unsigned wrong = 0;
 	void *bytes;
 	size_t len;
 
@@ -40,19 +47,22 @@ START_TEST(learns_saves_loads)
 	ck_assert_int_eq(xgb_model_create(&xgb_api_library, COLS, &m), 0);
 	ck_assert_int_eq(xgb_model_predict(m, x[0], 1, a), -EAGAIN);
 	ck_assert_int_eq(xgb_model_save(m, &bytes, &len), -EAGAIN);
-	ck_assert_int_eq(xgb_model_train(m, x[0], y, ROWS, 20, false), 0);
-	ck_assert_int_eq(xgb_model_train(m, x[0], y, ROWS, 5, false), 0);
+	ck_assert_int_eq(xgb_model_train(m, &pairs, 20, false), 0);
+	ck_assert_int_eq(xgb_model_train(m, &pairs, 5, false), 0);
 	ck_assert_uint_eq(xgb_model_rounds(m), 25);
 	ck_assert_int_eq(xgb_model_predict(m, x[0], ROWS, a), 0);
 	for (int i = 0; i < ROWS; i++)
-		ck_assert_float_eq_tol(a[i], y[i], 0.2f);
+		mean += a[i] / ROWS;
+	for (int i = 0; i < ROWS; i++) /* also against rows that were never a pair with it */
+		wrong += (a[i] > mean) != (y[i] > 0);
+	ck_assert_uint_le(wrong, ROWS / 10);
 	ck_assert_int_eq(xgb_model_save(m, &bytes, &len), 0);
 	ck_assert_int_eq(xgb_model_create(&xgb_api_library, COLS, &n), 0);
 	ck_assert_int_eq(xgb_model_load(n, bytes, len), 0);
 	ck_assert_int_eq(xgb_model_predict(n, x[0], ROWS, b), 0);
 	for (int i = 0; i < ROWS; i++)
 		ck_assert_float_eq(a[i], b[i]);
-	ck_assert_int_eq(xgb_model_train(n, x[0], y, ROWS, 2, false), 0);
+	ck_assert_int_eq(xgb_model_train(n, &pairs, 2, false), 0);
 	ck_assert_uint_eq(xgb_model_rounds(n), 27);
 	xgb_model_destroy(n);
 	ck_assert_int_eq(xgb_model_create(&xgb_api_library, COLS + 1, &n), 0);
@@ -60,6 +70,29 @@ START_TEST(learns_saves_loads)
 	xgb_model_destroy(n);
 	xgb_model_destroy(m);
 	free(bytes);
+}
+END_TEST
+
+/* A pair that is known better counts for more. */
+START_TEST(weights_count)
+{
+	struct xgb_model *m;
+	float a[2];
+
+	fill();
+	for (int i = 0; i < ROWS / 2; i++) {
+		memset(x[2 * i], 0, sizeof(x[0]));
+		memset(x[2 * i + 1], 0, sizeof(x[0]));
+		x[2 * i + 1][0] = 1;
+		difference[i] = i % 2 ? 1 : -1;
+		weight[i] = i % 2 ? 4 : 1;
+	}
+	ck_assert_int_eq(xgb_model_create(&xgb_api_library, COLS, &m), 0);
+	ck_assert_int_eq(xgb_model_train(m, &pairs, 40, true), 0);
+	ck_assert_int_eq(xgb_model_predict(m, x[0], 2, a), 0);
+	ck_assert_float_gt(a[1] - a[0], 0.3f);
+	ck_assert_float_lt(a[1] - a[0], 0.9f);
+	xgb_model_destroy(m);
 }
 END_TEST
 
@@ -97,7 +130,7 @@ START_TEST(each_call_may_fail)
 		ck_assert_int_eq(xgb_model_create(&xgb_fault_api, COLS, &m), 0);
 		xgb_fault_set(fail_at, 1);
 		for (int round = 0; round < 3; round++) { /* anew, anew, some rounds more */
-			int err = xgb_model_train(m, x[0], y, ROWS, 3, round == 1);
+			int err = xgb_model_train(m, &pairs, 3, round == 1);
 
 			ck_assert(err == 0 || err == -EIO);
 			failed += err != 0;
@@ -117,7 +150,7 @@ START_TEST(each_call_may_fail)
 		reached = xgb_fault_calls >= fail_at;
 		ck_assert_msg(failed == reached, "call %u: %u errors", fail_at, failed);
 		xgb_fault_set(0, 0);
-		ck_assert_int_eq(xgb_model_train(m, x[0], y, ROWS, 3, false), 0);
+		ck_assert_int_eq(xgb_model_train(m, &pairs, 3, false), 0);
 		ck_assert_int_eq(xgb_model_predict(m, x[0], 2, out), 0);
 		xgb_model_destroy(m);
 	}
@@ -174,6 +207,7 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, learns_saves_loads);
+	tcase_add_test(t, weights_count);
 	tcase_add_test(t, other_bytes_are_refused);
 	tcase_add_test(t, each_call_may_fail);
 	tcase_add_test(t, file_keeps_and_refuses);

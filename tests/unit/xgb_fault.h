@@ -30,11 +30,6 @@ static int fault_dmatrix_create(const float *d, bst_ulong r, bst_ulong c, float 
 	return xgb_fault_due() ? -1 : XGDMatrixCreateFromMat(d, r, c, m, ret);
 }
 
-static int fault_dmatrix_set(DMatrixHandle m, const char *f, const float *d, bst_ulong n)
-{
-	return xgb_fault_due() ? -1 : XGDMatrixSetFloatInfo(m, f, d, n);
-}
-
 static int fault_create(const DMatrixHandle m[], bst_ulong n, BoosterHandle *ret)
 {
 	return xgb_fault_due() ? -1 : XGBoosterCreate(m, n, ret);
@@ -45,9 +40,9 @@ static int fault_set_param(BoosterHandle b, const char *name, const char *value)
 	return xgb_fault_due() ? -1 : XGBoosterSetParam(b, name, value);
 }
 
-static int fault_update(BoosterHandle b, int round, DMatrixHandle m)
+static int fault_boost(BoosterHandle b, DMatrixHandle m, float *g, float *h, bst_ulong n)
 {
-	return xgb_fault_due() ? -1 : XGBoosterUpdateOneIter(b, round, m);
+	return xgb_fault_due() ? -1 : XGBoosterBoostOneIter(b, m, g, h, n);
 }
 
 static int fault_rounds(BoosterHandle b, int *ret)
@@ -77,9 +72,9 @@ static int fault_load(BoosterHandle b, const void *bytes, bst_ulong len)
 }
 
 static const struct xgb_api xgb_fault_api = {
-	.dmatrix_create = fault_dmatrix_create, .dmatrix_set = fault_dmatrix_set,
-	.dmatrix_free = XGDMatrixFree, .create = fault_create, .set_param = fault_set_param,
-	.update = fault_update, .rounds = fault_rounds, .features = fault_features,
+	.dmatrix_create = fault_dmatrix_create, .dmatrix_free = XGDMatrixFree,
+	.create = fault_create, .set_param = fault_set_param, .boost = fault_boost,
+	.rounds = fault_rounds, .features = fault_features,
 	.predict = fault_predict, .save = fault_save, .load = fault_load, .free = XGBoosterFree,
 	.last_error = XGBGetLastError,
 };

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The window of trials, and what a load's key says of having moved. */
+#include "tuner/samples.h"
+
+#include "tests/unit/unit_main.h"
+#include "tuner/rng.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct samples samples, read_back;
+static uint8_t bytes[SAMPLES_BYTES_MAX];
+
+static struct tuner_features load_of(float bytes_mean, float in_flight)
+{
+	struct tuner_features f;
+
+	for (int i = 0; i < TUNER_FEATURES; i++)
+		f.v[i] = NAN;
+	f.v[TUNER_F_RECORD_MEAN] = bytes_mean;
+	f.v[TUNER_F_RECORD_P90] = 2 * bytes_mean;
+	f.v[TUNER_F_IN_FLIGHT] = in_flight;
+	f.v[TUNER_F_LINK_OTHER] = f.v[TUNER_F_CPU_OTHER] = 0;
+	f.v[TUNER_F_CPUS] = 8;
+	return f;
+}
+
+static void add(unsigned n)
+{
+	memset(&samples, 0, sizeof(samples));
+	for (unsigned i = 0; i < n; i++) {
+		struct tuner_sample s = {
+			load_of(100 + (float)i, 10), { { 4, 1, 1, 0 } }, { { 4, 1, 2, 0 } },
+			0.01f * (float)(i % 7), 0.02f,
+		};
+
+		samples_add(&samples, &s);
+	}
+}
+
+START_TEST(come_back_from_bytes)
+{
+	static const unsigned counts[] = { 0, 1, SAMPLES_MAX, SAMPLES_MAX + 9 };
+
+	for (unsigned c = 0; c < 4; c++) {
+		size_t len, again;
+		uint8_t *copy;
+
+		add(counts[c]);
+		len = samples_encode(&samples, bytes);
+		ck_assert_uint_le(len, sizeof(bytes));
+		copy = malloc(len);
+		memcpy(copy, bytes, len);
+		ck_assert_int_eq(samples_decode(&read_back, copy, len), 0);
+		ck_assert_uint_eq(read_back.n, samples.n);
+		again = samples_encode(&read_back, bytes);
+		ck_assert_uint_eq(again, len);
+		ck_assert_mem_eq(bytes, copy, len);
+		ck_assert_int_eq(samples_decode(&read_back, copy, len - 1), -EINVAL);
+		free(copy);
+	}
+}
+END_TEST
+
+START_TEST(other_bytes_are_refused)
+{
+	struct rng rng = { 8 };
+	size_t len;
+
+	add(1);
+	len = samples_encode(&samples, bytes);
+	read_back.n = 77;
+	bytes[4 + 4 * TUNER_FEATURES] = 200; /* a level that no knob has */
+	ck_assert_int_eq(samples_decode(&read_back, bytes, len), -EINVAL);
+	for (int round = 0; round < 200; round++) {
+		for (size_t i = 4; i < len; i++)
+			bytes[i] = (uint8_t)rng_next(&rng);
+		ck_assert_int_eq(samples_decode(&read_back, bytes, len), -EINVAL);
+	}
+	ck_assert_uint_eq(read_back.n, 77);
+}
+END_TEST
+
+START_TEST(extremes_are_cut)
+{
+	struct tuner_sample s = { load_of(100, 10), { { 4, 1, 1, 0 } }, { { 4, 0, 1, 0 } }, -2,
+				  0.02f };
+
+	add(0);
+	samples_add(&samples, &s);
+	ck_assert_float_gt(samples.all[0].gain, -0.5f);
+}
+END_TEST
+
+/* A trial says most of its own step in its own load, less of it in others, nothing of other
+ * steps. */
+START_TEST(what_is_known_fades_with_distance)
+{
+	struct tuner_settings at = { { 4, 1, 1, 0 } }, elsewhere = { { 4, 2, 1, 3 } };
+	struct tuner_features same = load_of(100, 10), other = load_of(400, 10);
+	struct known_steps here, far, moved;
+
+	add(1);
+	samples_known(&samples, &same, at, &here);
+	samples_known(&samples, &other, at, &far);
+	samples_known(&samples, &same, elsewhere, &moved);
+	ck_assert_double_eq_tol(here.of[TUNER_KNOB_BATCH][1], 1 / (0.02 * 0.02), 1);
+	ck_assert_double_lt(far.of[TUNER_KNOB_BATCH][1], here.of[TUNER_KNOB_BATCH][1] / 2);
+	ck_assert_double_lt(moved.of[TUNER_KNOB_BATCH][1], here.of[TUNER_KNOB_BATCH][1] / 2);
+	ck_assert_double_gt(far.of[TUNER_KNOB_BATCH][1], 0);
+	ck_assert_double_eq(here.of[TUNER_KNOB_BATCH][0], 0);
+	ck_assert_double_eq(here.of[TUNER_KNOB_LANES][3], 0);
+}
+END_TEST
+
+/* Noise of other programs' CPU is no move of the load; twice the clients is, noisy or not. */
+START_TEST(noise_is_no_move)
+{
+	struct key_mean base = { .n = 0 }, trial;
+	struct key_noise noise = { .known = false };
+	struct rng rng = { 3 };
+	struct context_key key;
+	unsigned moves = 0;
+
+	for (int i = 0; i < 400; i++) {
+		struct tuner_features f = load_of(1000, 32);
+
+		f.v[TUNER_F_CPU_OTHER] = 6.5f + 0.25f * (float)rng_normal(&rng);
+		context_key_of(&f, &key);
+		key_noise_add(&noise, &key);
+		trial = (struct key_mean){ key, 1 };
+		moves += i > 50 && context_moved(&base, &trial, &noise);
+		key_mean_add(&base, &key, 8);
+	}
+	ck_assert_uint_lt(moves, 10);
+	key.v[2] += 1 / 0.6f;
+	trial = (struct key_mean){ key, 1 };
+	ck_assert(context_moved(&base, &trial, &noise));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("tuner samples");
+	TCase *t = tcase_create("all");
+
+	tcase_add_test(t, come_back_from_bytes);
+	tcase_add_test(t, other_bytes_are_refused);
+	tcase_add_test(t, extremes_are_cut);
+	tcase_add_test(t, what_is_known_fades_with_distance);
+	tcase_add_test(t, noise_is_no_move);
+	suite_add_tcase(s, t);
+	return unit_run(s);
+}
