@@ -184,7 +184,7 @@ static uint64_t hold_install_pace(uint64_t room, uint64_t expected_ns, uint64_t 
 
 void link_hold_install(struct link *l, uint64_t sent_ns, uint64_t now)
 {
-	uint64_t expected = sent_ns - l->hold.began_ns, waited = now - sent_ns;
+	uint64_t expected = sent_ns - l->hold.began_ns, waited = now - sent_ns, pace = 0;
 	struct oplog_usage u;
 
 	if (!l->hold.on)
@@ -197,6 +197,7 @@ void link_hold_install(struct link *l, uint64_t sent_ns, uint64_t now)
 		link_hold_end(l);
 		return;
 	}
-	hold_publish(l, l->hold_lsn,
-		     u.held ? hold_at_least(hold_install_pace(hold_room(&u), expected, waited)) : 0);
+	if (u.held)
+		pace = hold_at_least(hold_install_pace(hold_room(&u), expected, waited));
+	hold_publish(l, l->hold_lsn, pace);
 }

@@ -62,8 +62,9 @@ read_clock()
 	now=${now%.*}
 }
 
-# wait_for CONDITION SECONDS: CONDITION is a command line. By the clock, since to ask may itself take
-# time. The last look begins after the time is up. KVFS_TEST_PATIENCE times as long in slow builds.
+# wait_for CONDITION SECONDS: CONDITION is a command line. By the clock, since to ask may itself
+# take time. The last look begins after the time is up. KVFS_TEST_PATIENCE times as long in slow
+# builds.
 wait_for()
 {
 	wait_for_seconds=$(($2 * ${KVFS_TEST_PATIENCE:-1}))
