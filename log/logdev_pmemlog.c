@@ -147,11 +147,14 @@ static int create_errno(int err)
 	case EINVAL:
 	case ENOENT:
 	case EACCES:
+	case EPERM:
 	case EROFS:
+	case EFBIG:
+	case EMFILE:
+	case ENFILE:
 		return -err;
 	case ENOSPC:
 	case EDQUOT:
-	case EFBIG:
 		return -ENOSPC;
 	default:
 		return -EIO;
@@ -236,8 +239,11 @@ static int open_errno(int err)
 	switch (err) {
 	case ENOENT:
 	case EACCES:
+	case EPERM:
 	case EROFS:
 	case ENOMEM:
+	case EMFILE:
+	case ENFILE:
 		return -err;
 	case EAGAIN: /* the library's flock */
 	case EBUSY:

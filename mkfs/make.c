@@ -44,8 +44,9 @@ uint64_t make_default_log_bytes(uint64_t free_bytes)
 static int failed(const struct place *place, const char *name, const char *what, int err,
 		  const char **ret_why)
 {
-	const char *remedy = err == -ENOSPC || err == -EDQUOT ?
-			     "; free some space or give a smaller log (-s)" : "";
+	const char *remedy =
+	    err == -ENOSPC || err == -EDQUOT ? "; free some space or give a smaller log (-s)" :
+	    err == -EFBIG ? "; raise ulimit -f or give a smaller log (-s)" : "";
 
 	snprintf(why_text, sizeof(why_text), "%s/%s: %s: %s%s", place->path, name, what,
 		 strerror(-err), remedy);
