@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,15 @@ int io_replace_file(int dirfd, const char *name, const void *data, size_t len, m
 		return err;
 	}
 	return io_fsync_dir(dirfd);
+}
+
+int io_flush_stdout(void)
+{
+	bool lost = ferror(stdout);
+
+	if (fflush(stdout) != 0)
+		return -errno;
+	return lost ? -EIO : 0;
 }
 
 /* As good as /dev/null, in a container or an early root that has none. */

@@ -6,7 +6,6 @@
 #include "common/io.h"
 #include "fs/cmd.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,9 +51,11 @@ static void main_usage(FILE *out)
 /* What was printed has to have arrived. */
 static int main_finish(int code)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
+	int err = io_flush_stdout();
+
+	if (!err)
 		return code;
-	diag_error("cannot write the output: %s", strerror(errno));
+	diag_error("cannot write the output: %s", strerror(-err));
 	return code ? code : CMD_FAILED;
 }
 
@@ -66,7 +67,7 @@ int main(int argc, char **argv)
 	io_process_init();
 	diag_init("kvfs");
 	if (strcmp(self, "mount.kvfs") == 0 || strcmp(self, "mount.fuse.kvfs") == 0)
-		return cmd_mount_helper(argc, argv);
+		return main_finish(cmd_mount_helper(argc, argv));
 	if (argc < 2) {
 		main_usage(stderr);
 		return CMD_USAGE;
@@ -74,11 +75,11 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
 	    strcmp(argv[1], "help") == 0) {
 		main_usage(stdout);
-		return CMD_OK;
+		return main_finish(CMD_OK);
 	}
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
 		printf("kvfs %s\n", PACKAGE_VERSION);
-		return CMD_OK;
+		return main_finish(CMD_OK);
 	}
 	for (i = 0; i < COMMAND_COUNT; i++) {
 		if (strcmp(argv[1], commands[i].name) == 0)

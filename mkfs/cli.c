@@ -2,6 +2,7 @@
 #include "mkfs/cli.h"
 
 #include "common/diag.h"
+#include "common/io.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -70,4 +71,13 @@ void cli_print_help(const struct cli *cli)
 		printf("  %-24s %s\n", left, o->help);
 	}
 	printf("\n%s\n", cli->footer);
+}
+
+bool cli_output_arrived(void)
+{
+	int err = io_flush_stdout();
+
+	if (err)
+		diag_error("cannot write the output: %s", strerror(-err));
+	return err == 0;
 }

@@ -5,6 +5,7 @@
  * Command lines from one table: getopt_long's arrays and --help come from it, and a test compares
  * it with the man page. Single thread.
  */
+#include <stdbool.h>
 
 struct cli_option {
 	int code;         /* the letter, or a number above 255 where there is only a long name */
@@ -27,4 +28,7 @@ struct cli {
 int cli_next(const struct cli *cli, int argc, char **argv);
 
 void cli_print_help(const struct cli *cli);
+
+/* Last: whether what was printed has arrived; if not, after a message. */
+bool cli_output_arrived(void);
 #endif

@@ -104,15 +104,12 @@ static void run_checks(struct fsck *f)
 		fsck_check_strays(f);
 }
 
-int main(int argc, char **argv)
+static int fsck_run(int argc, char **argv)
 {
 	struct fsck f = { .dirfd = -1, .lockfd = -1, .place = VOLUME_PLACE_NONE };
 	bool progress = false;
 	int status;
 
-	io_process_init();
-	umask(077); /* the caller's may take our own rights away */
-	diag_init(cli.program);
 	status = parse_options(argc, argv, &f, &progress);
 	if (status >= 0)
 		return status;
@@ -126,8 +123,6 @@ int main(int argc, char **argv)
 		run_checks(&f);
 		fsck_summary(&f);
 		status = fsck_exit_status(&f);
-		if (fflush(stdout) != 0)
-			status |= FSCK_OPERATIONAL;
 	} else {
 		status = FSCK_OPERATIONAL;
 	}
@@ -136,4 +131,15 @@ int main(int argc, char **argv)
 	volume_place_close(&f.place);
 	json_decref(f.findings);
 	return status;
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	io_process_init();
+	umask(077); /* the caller's may take our own rights away */
+	diag_init(cli.program);
+	status = fsck_run(argc, argv);
+	return cli_output_arrived() ? status : status | FSCK_OPERATIONAL;
 }

@@ -6,6 +6,7 @@
 #include "common/json_text.h"
 #include "common/units.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,8 +153,10 @@ static void summary_json(struct fsck *f)
 		      "findings", f->findings, "corrected", f->corrected, "uncorrected", f->left,
 		      "notes", f->notes, "log", pools, "checkpoints", ckpts, "exit_status",
 		      fsck_exit_status(f));
-	if (!j)
+	if (!j) {
+		fsck_fail(f, "the report", -ENOMEM);
 		return;
+	}
 	if (f->super_valid) {
 		json_object_set_new(j, "uuid",
 				    json_string(volume_uuid_format(f->super.uuid, uuid)));

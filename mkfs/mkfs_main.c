@@ -331,14 +331,16 @@ static int make_in_place(struct place *place, struct make_plan *plan, const stru
 				  "PMEM_IS_PMEM_FORCE set?",
 				  place->path);
 	}
-	if (o->json)
-		return mkfs_report_json(&report) == 0 ? EXIT_OK : EXIT_FAILED;
-	if (!o->quiet)
+	if (o->json && mkfs_report_json(&report) != 0) {
+		diag_error("out of memory%s", report.made ? "; the volume is made" : "");
+		return EXIT_FAILED;
+	}
+	if (!o->json && !o->quiet)
 		mkfs_report_text(&report);
 	return EXIT_OK;
 }
 
-int main(int argc, char **argv)
+static int mkfs_run(int argc, char **argv)
 {
 	struct mkfs_options o = { 0 };
 	struct make_plan plan = { 0 };
@@ -346,9 +348,6 @@ int main(int argc, char **argv)
 	const char *why;
 	int status;
 
-	io_process_init();
-	umask(077); /* the caller's may take our own rights away */
-	diag_init(cli.program);
 	status = parse_options(argc, argv, &o);
 	if (status >= 0)
 		return status;
@@ -379,4 +378,15 @@ int main(int argc, char **argv)
 	place_close(&place);
 	plan_free(&plan);
 	return status;
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	io_process_init();
+	umask(077); /* the caller's may take our own rights away */
+	diag_init(cli.program);
+	status = mkfs_run(argc, argv);
+	return cli_output_arrived() || status ? status : EXIT_FAILED;
 }

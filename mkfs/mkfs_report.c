@@ -56,7 +56,6 @@ int mkfs_report_json(const struct mkfs_report *r)
 	    "checkpoint_room_bytes", (json_int_t)checkpoint_room(r), "medium",
 	    place_medium_name(r->medium), "persistent_memory", r->medium == PLACE_PMEM, "fs_type",
 	    p->fs_type, "fs_source", json_text(p->fs_source));
-	int err = 0;
 
 	if (!j)
 		return -ENOMEM;
@@ -69,9 +68,8 @@ int mkfs_report_json(const struct mkfs_report *r)
 				    json_string(volume_uuid_format(r->plan->uuid, uuid)));
 	if (r->made)
 		json_object_set_new(j, "node_id", json_integer(r->super.node_id));
-	if (json_dumpf(j, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF ||
-	    fflush(stdout) != 0)
-		err = -EIO;
+	json_dumpf(j, stdout, JSON_INDENT(2));
+	putchar('\n');
 	json_decref(j);
-	return err;
+	return 0;
 }

@@ -13,6 +13,6 @@ struct mkfs_report {
 };
 
 void mkfs_report_text(const struct mkfs_report *r);
-int mkfs_report_json(const struct mkfs_report *r); /* -ENOMEM, -EIO */
+int mkfs_report_json(const struct mkfs_report *r); /* -ENOMEM */
 
 #endif
