@@ -59,6 +59,8 @@ int node_ckpt_run(struct node *n)
 	int err = 0;
 
 	pthread_mutex_lock(&n->ckpt_busy);
+	if (n->commit)
+		commit_checkpoint_begin(n->commit);
 	if (!node_ckpt_is_current(n)) {
 		/* -EBUSY: the other pool waits for this very checkpoint; the next
 		 * one will switch */
@@ -72,9 +74,9 @@ int node_ckpt_run(struct node *n)
 		}
 		node_metrics_ckpt(n, err);
 	}
-	pthread_mutex_unlock(&n->ckpt_busy);
 	if (n->commit)
 		commit_checkpoint_done(n->commit, err);
+	pthread_mutex_unlock(&n->ckpt_busy);
 	return err;
 }
 

@@ -97,7 +97,11 @@ int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
  * for a mirror; -EIO. */
 int commit_switch_log(struct commit *c);
 
-/* A checkpoint ended. err 0, after oplog_covered(): room was made, waiting writers go on. Otherwise
+/* A checkpoint begins; one at a time. One that began before a writer asked may lack the disk space
+ * that is there by now: its failure is not that writer's. */
+void commit_checkpoint_begin(struct commit *c);
+
+/* It ended. err 0, after oplog_covered(): room was made, waiting writers go on. Otherwise
  * why it failed, for commit_admit()'s error. */
 void commit_checkpoint_done(struct commit *c, int err);
 

@@ -69,6 +69,8 @@ struct commit {
 	_Atomic bool checkpoint_wanted;
 	_Atomic uint64_t pace_bytes;     /* a second; 0: no pace; written under lock */
 	uint64_t pace_turn_ns;           /* lock: when the next paced admission has its turn */
+	uint64_t checkpoint_begun;       /* lock: how many have */
+	uint64_t checkpoint_ended;       /* lock: which of them ended last, with checkpoint_err */
 	int checkpoint_err;              /* lock */
 
 	pthread_t timer;

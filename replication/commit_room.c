@@ -117,25 +117,22 @@ void commit_log_released(struct commit *c)
 
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns)
 {
+	uint64_t mine;
 	int err = 0;
-	bool ask;
 
 	if (!urgent && atomic_load_explicit(&c->pace_bytes, memory_order_relaxed))
 		commit_pace_wait(c, bytes, deadline_ns);
 	if (commit_admit_try(c, bytes, urgent))
 		return 0;
-	ask = !atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed);
-	if (ask)
-		c->cfg.want_checkpoint(c->cfg.ctx);
 	pthread_mutex_lock(&c->lock);
-	if (ask)
-		/* this one may find the disk space that the last one lacked */
-		c->checkpoint_err = 0;
+	mine = c->checkpoint_begun + 1; /* may find the disk space that the one before lacked */
 	while (!c->failed && !commit_admit_try(c, bytes, urgent)) {
-		if (err || c->checkpoint_err) {
+		if (err || (c->checkpoint_err && c->checkpoint_ended >= mine)) {
 			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;
 			break;
 		}
+		if (!atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
+			c->cfg.want_checkpoint(c->cfg.ctx);
 		err = commit_sleep_locked(c, deadline_ns);
 	}
 	if (c->failed)
@@ -149,9 +146,17 @@ void commit_unadmit(struct commit *c, uint32_t bytes)
 	atomic_fetch_sub_explicit(&c->admitted, bytes, memory_order_relaxed);
 }
 
+void commit_checkpoint_begin(struct commit *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->checkpoint_begun++;
+	pthread_mutex_unlock(&c->lock);
+}
+
 void commit_checkpoint_done(struct commit *c, int err)
 {
 	pthread_mutex_lock(&c->lock);
+	c->checkpoint_ended = c->checkpoint_begun;
 	c->checkpoint_err = err;
 	atomic_store_explicit(&c->checkpoint_wanted, false, memory_order_relaxed);
 	if (!err)

@@ -118,6 +118,8 @@ static inline int rig_checkpoint(void *ctx)
 	uint32_t bytes;
 	int err;
 
+	if (n->commit)
+		commit_checkpoint_begin(n->commit);
 	if (rig_admits && n->commit)
 		(void)commit_switch_log(n->commit); /* as fs/ does; -EBUSY is fine */
 	pthread_mutex_lock(&n->lock);

@@ -331,8 +331,9 @@ static void *failing_checkpointer(void *arg)
 	_Atomic bool *stop = arg;
 
 	while (!atomic_load(stop)) {
-		commit_checkpoint_done(commit, -ENOSPC);
+		commit_checkpoint_begin(commit);
 		sched_yield();
+		commit_checkpoint_done(commit, -ENOSPC);
 	}
 	return NULL;
 }
@@ -365,6 +366,51 @@ START_TEST(a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint)
 	oplog_covered(oplog, commit_durable_lsn(commit));
 	commit_checkpoint_done(commit, 0);
 	ck_assert(admit_and_run(&t, false));
+	teardown();
+}
+END_TEST
+
+struct asker {
+	pthread_t thread;
+	int err;
+};
+
+static void *asker_main(void *arg)
+{
+	struct asker *a = arg;
+
+	a->err = commit_admit(commit, 1200, false, clock_mono_ns() + TIMEOUT_NS);
+	return NULL;
+}
+
+START_TEST(a_checkpoint_from_before_the_disk_had_room_fails_no_writer)
+{
+	static struct test_op t;
+	struct asker a;
+	struct commit_stats stats;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 0);
+	while (admit_and_run(&t, false))
+		continue;
+	commit_checkpoint_begin(commit);
+	ck_assert_int_eq(thread_start(&a.thread, "kv-test", asker_main, &a), 0);
+	do {
+		sched_yield();
+		commit_stats(commit, &stats);
+	} while (!stats.waiting_for_log);
+	atomic_store(&checkpoints_wanted, 0);
+	commit_checkpoint_done(commit, -ENOSPC);
+	/* it asks for one of its own, which makes room */
+	for (uint64_t end = clock_mono_ns() + TIMEOUT_NS;
+	     atomic_load(&checkpoints_wanted) == 0 && clock_mono_ns() < end;)
+		sched_yield();
+	ck_assert_uint_eq(atomic_load(&checkpoints_wanted), 1);
+	commit_checkpoint_begin(commit);
+	oplog_covered(oplog, commit_durable_lsn(commit));
+	commit_checkpoint_done(commit, 0);
+	pthread_join(a.thread, NULL);
+	ck_assert_int_eq(a.err, 0);
+	commit_unadmit(commit, 1200);
 	teardown();
 }
 END_TEST
@@ -521,6 +567,7 @@ int main(void)
 	tcase_add_test(t, too_few_mirrors_time_out_and_never_acknowledge_falsely);
 	tcase_add_test(t, a_failed_log_fails_everything);
 	tcase_add_test(t, a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint);
+	tcase_add_test(t, a_checkpoint_from_before_the_disk_had_room_fails_no_writer);
 	tcase_add_test(t, paces_admissions);
 	tcase_add_test(t, a_hold_never_costs_room);
 	tcase_add_test(t, threads_share_appends_and_every_operation_is_answered_once);
