@@ -57,6 +57,9 @@ struct logdev_ops {
 };
 
 extern const struct logdev_ops logdev_pmemlog_ops;
+/* The same pools, for reading where nothing can be written: logdev_readonly.c. What would change
+ * one is -EROFS. */
+extern const struct logdev_ops logdev_readonly_ops;
 
 /* Smallest pool mkfs.kvfs makes. */
 #define LOGDEV_SIZE_MIN (8ULL << 20)

@@ -159,7 +159,7 @@ static int rewind_pool(struct fsck *f, struct fsck_pool *p)
 	err = logdev_pmemlog_ops.rewind(dev);
 	logdev_pmemlog_ops.close(dev);
 	if (!err)
-		*p = (struct fsck_pool){ .name = p->name, .opened = true };
+		*p = (struct fsck_pool){ .name = p->name, .ops = p->ops, .opened = true };
 	return err;
 }
 
@@ -210,6 +210,7 @@ static int ask_oplog(struct fsck *f)
 {
 	struct oplog_config cfg = { .node_id = f->super.node_id,
 				    .format_version = f->super.format_version };
+	const struct logdev_ops *ops = f->pools[0].ops;
 	struct fsck_place place = { .file = "log.*", .offset = -1 };
 	struct oplog_range range;
 	struct oplog *log = NULL;
@@ -217,8 +218,10 @@ static int ask_oplog(struct fsck *f)
 	int err;
 
 	memcpy(cfg.uuid, f->super.uuid, sizeof(cfg.uuid));
-	err = oplog_open(&logdev_pmemlog_ops, f->dirfd, &cfg, &log, &range, &why);
+	err = oplog_open(ops, f->dirfd, &cfg, &log, &range, &why);
 	oplog_close(log);
+	if (err == -EROFS && ops == &logdev_readonly_ops)
+		err = 0; /* all is good but for records it would take in, which are noted */
 	if (err == -EBADMSG)
 		fsck_problem(f, &place, false, "%s", why);
 	return err && err != -EBADMSG ? fsck_fail(f, "log.*", err) : 0;

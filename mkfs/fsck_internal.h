@@ -37,6 +37,7 @@ struct fsck_place {
 
 struct fsck_pool {
 	const char *name;
+	const struct logdev_ops *ops; /* how it is opened */
 	bool opened;
 	bool generation_valid; /* it begins with this volume's generation record */
 	bool torn;             /* at used_bytes begins what is not valid */

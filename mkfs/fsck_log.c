@@ -14,7 +14,6 @@
 
 #define FORGET_BYTES (8ULL << 20)
 
-static const struct logdev_ops *const dev_ops = &logdev_pmemlog_ops;
 static const char *const pool_names[OPLOG_POOLS] = { "log.0", "log.1" };
 
 struct pool_scan {
@@ -85,14 +84,14 @@ static void scan_pool(struct pool_scan *s)
 {
 	uint64_t forgot = 0;
 
-	s->base = dev_ops->base(s->dev);
-	s->capacity = dev_ops->capacity(s->dev);
+	s->base = s->p->ops->base(s->dev);
+	s->capacity = s->p->ops->capacity(s->dev);
 	if (s->p->stored_bytes == 0 || !scan_generation(s))
 		return;
 	while (s->p->used_bytes < s->capacity && scan_record(s)) {
 		if (s->p->used_bytes - forgot >= FORGET_BYTES) {
 			forgot = s->p->used_bytes;
-			dev_ops->forget(s->dev, forgot);
+			s->p->ops->forget(s->dev, forgot);
 		}
 		progress_update(&s->f->progress, s->done_before + s->p->used_bytes, s->total);
 	}
@@ -108,11 +107,17 @@ static struct logdev *open_pool(struct fsck *f, struct fsck_pool *p, int *ret_er
 {
 	const struct fsck_place place = { .file = p->name, .offset = -1 };
 	struct logdev *dev = NULL;
-	int err = dev_ops->open(f->dirfd, p->name, &dev);
+	int err;
 
+	p->ops = &logdev_pmemlog_ops;
+	err = p->ops->open(f->dirfd, p->name, &dev);
+	if (err == -EROFS && !f->repair) {
+		p->ops = &logdev_readonly_ops;
+		err = p->ops->open(f->dirfd, p->name, &dev);
+	}
 	if (!err) {
 		p->opened = true;
-		p->stored_bytes = dev_ops->used(dev);
+		p->stored_bytes = p->ops->used(dev);
 		return dev;
 	}
 	if (err == -ENOENT)
@@ -204,7 +209,7 @@ int fsck_check_log(struct fsck *f)
 		if (f->pools[i].torn)
 			judge_damage(f, &f->pools[i], devs[i], newest_is_1 == (i == 1));
 		if (devs[i])
-			dev_ops->close(devs[i]);
+			f->pools[i].ops->close(devs[i]);
 	}
 	progress_end(&f->progress);
 	return err;

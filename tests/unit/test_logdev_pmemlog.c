@@ -114,6 +114,34 @@ START_TEST(limits_are_told_apart)
 }
 END_TEST
 
+START_TEST(a_pool_is_read_without_writing)
+{
+	struct iovec iov = { "abcdefg", 7 };
+	struct logdev *dev = make_pool(), *ro = NULL;
+	uint64_t capacity = OPS->capacity(dev);
+	int fd;
+
+	ck_assert_int_eq(OPS->append(dev, &iov, 1), 0);
+	OPS->close(dev);
+	ck_assert_int_eq(logdev_readonly_ops.open(dirfd_, "p", &ro), 0);
+	ck_assert_uint_eq(logdev_readonly_ops.used(ro), 7);
+	ck_assert_uint_eq(logdev_readonly_ops.capacity(ro), capacity);
+	logdev_readonly_ops.forget(ro, 7);
+	ck_assert_mem_eq(logdev_readonly_ops.base(ro), "abcdefg", 7);
+	ck_assert_int_eq(logdev_readonly_ops.append(ro, &iov, 1), -EROFS);
+	ck_assert_int_eq(logdev_readonly_ops.rewind(ro), -EROFS);
+	logdev_readonly_ops.close(ro);
+
+	ck_assert_int_eq(logdev_readonly_ops.open(dirfd_, "log.0", &ro), -ENOENT);
+	fd = openat(dirfd_, "p", O_RDWR);
+	ck_assert_int_eq(ftruncate(fd, POOL_BYTES / 2), 0); /* shorter than it says */
+	ck_assert_int_eq(logdev_readonly_ops.open(dirfd_, "p", &ro), -EBADMSG);
+	ck_assert_int_eq(ftruncate(fd, 100), 0);
+	ck_assert_int_eq(logdev_readonly_ops.open(dirfd_, "p", &ro), -EBADMSG);
+	close(fd);
+}
+END_TEST
+
 START_TEST(append_survives_close)
 {
 	struct iovec iov[3] = { { "abc", 3 }, { NULL, 0 }, { "defg", 4 } };
@@ -336,6 +364,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, append_survives_close);
+	tcase_add_test(t, a_pool_is_read_without_writing);
 	tcase_add_test(t, full_pool_changes_nothing);
 	tcase_add_test(t, many_pieces);
 	tcase_add_test(t, create_and_open_errors);
