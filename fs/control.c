@@ -105,14 +105,26 @@ static json_t *control_serve(struct control *c, const char *line, bool *ret_stay
 	return reply;
 }
 
-static int control_read_line(int fd, char *line, size_t cap)
+/* However slowly it comes: CONTROL_IO_SECONDS for the whole line, and no longer than the server. */
+static int control_read_line(const struct control *c, int fd, char *line, size_t cap)
 {
+	uint64_t deadline_ns = clock_mono_ns() + CONTROL_IO_SECONDS * NSEC_PER_SEC, now;
+	struct pollfd fds[2] = { { .fd = fd, .events = POLLIN },
+				 { .fd = c->stop_fd, .events = POLLIN } };
 	size_t len = 0;
 
 	while (len + 1 < cap) {
-		ssize_t n = recv(fd, line + len, cap - 1 - len, 0);
+		ssize_t n;
 
-		if (n < 0 && errno == EINTR)
+		now = clock_mono_ns();
+		if (now >= deadline_ns)
+			return -ETIMEDOUT;
+		if (poll(fds, 2, (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1) <= 0)
+			continue;
+		if (!fds[0].revents)
+			return -ESHUTDOWN;
+		n = recv(fd, line + len, cap - 1 - len, MSG_DONTWAIT);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -ECONNRESET;
@@ -158,13 +170,12 @@ static void *control_conn_main(void *arg)
 	bool stays = false;
 	json_t *reply;
 
-	setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(conn->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	if (!control_peer_ok(conn->fd)) {
 		reply = control_refuse("only root and the daemon's user may ask", "");
 		control_reply(conn->fd, reply);
 		json_decref(reply);
-	} else if (control_read_line(conn->fd, line, sizeof(line)) == 0) {
+	} else if (control_read_line(c, conn->fd, line, sizeof(line)) == 0) {
 		reply = control_serve(c, line, &stays);
 		control_reply(conn->fd, reply);
 		json_decref(reply);
@@ -316,7 +327,8 @@ int control_stop(struct control *c)
 		pthread_join(c->thread, NULL);
 		unlinkat(c->node->vol->dirfd, VOLUME_CONTROL_NAME, 0);
 		pthread_mutex_lock(&c->lock);
-		/* each is bounded by its socket timeouts and the checkpoint */
+		/* a request is read no further; a reply is bounded by its socket's timeout, and
+		 * by the checkpoint that was asked for */
 		while (c->connections)
 			pthread_cond_wait(&c->idle, &c->lock);
 		pthread_mutex_unlock(&c->lock);
