@@ -20,8 +20,8 @@ int io_fsync_dir(int dirfd);
  * is there: written as name.tmp, fsynced, renamed, directory fsynced. */
 int io_replace_file(int dirfd, const char *name, const void *data, size_t len, mode_t mode);
 
-/* Last in main(): whether what was printed has arrived. -errno of the write that did not; -EIO where
- * it was an earlier one, whose cause is not known any more. */
+/* Last in main(): whether what was printed has arrived. -errno of the write that did not; -EIO
+ * where it was an earlier one, whose cause is not known any more. */
 int io_flush_stdout(void);
 
 /*

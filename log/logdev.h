@@ -19,8 +19,9 @@ struct logdev_ops {
 	const char *name;
 
 	/* Makes a pool of size bytes (file size) named name in dirfd. -EEXIST, -ENOSPC, -EINVAL
-	 * (too small), -EFBIG (ulimit -f), -EACCES, -EPERM, -EROFS, -EMFILE, -EIO. On error nothing is left behind. Where the name is a symbolic link to
-	 * a device-DAX, that becomes the pool, whole, whatever it held. */
+	 * (too small), -EFBIG (ulimit -f), -EACCES, -EPERM, -EROFS, -EMFILE, -EIO. On error
+	 * nothing is left behind. Where the name is a symbolic link to a device-DAX, that becomes
+	 * the pool, whole, whatever it held. */
 	int (*create)(int dirfd, const char *name, uint64_t size_bytes);
 
 	/* Opens an existing pool. -ENOENT, -EBUSY (open elsewhere), -EBADMSG (not a pool), -EACCES,

@@ -51,9 +51,10 @@ int mkfs_report_json(const struct mkfs_report *r)
 	char uuid[VOLUME_UUID_TEXT_BYTES];
 	json_t *j = json_pack(
 	    "{s:o, s:b, s:s, s:b, s:I, s:I, s:I, s:s, s:b, s:s, s:o}", "volume",
-	    json_text(p->path), "made", r->made, "label", r->plan->label, "joined", r->plan->joins, "format_version",
-	    (json_int_t)VOLUME_FORMAT_VERSION, "log_bytes", (json_int_t)r->plan->log_bytes,
-	    "checkpoint_room_bytes", (json_int_t)checkpoint_room(r), "medium",
+	    json_text(p->path), "made", r->made, "label", r->plan->label, "joined",
+	    r->plan->joins, "format_version", (json_int_t)VOLUME_FORMAT_VERSION, "log_bytes",
+	    (json_int_t)r->plan->log_bytes, "checkpoint_room_bytes",
+	    (json_int_t)checkpoint_room(r), "medium",
 	    place_medium_name(r->medium), "persistent_memory", r->medium == PLACE_PMEM, "fs_type",
 	    p->fs_type, "fs_source", json_text(p->fs_source));
 

@@ -6,6 +6,7 @@
 
 expect 0 "$MKFS" -q -s 16M "$tmp/v"
 expect 0 "$FILL" "$tmp/v" append:500 ckpt:100 switch append:500 ckpt:50 switch append:10
+# shellcheck disable=SC2016
 read_only='mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
 unshare -m sh -c "$read_only" - "$tmp/v" 2>/dev/null || skip "mount is not permitted here"
 

@@ -28,7 +28,7 @@ for _ in range(60):
 END
 "${PYTHON:-python3}" "$tmp/trickle.py" "$tmp/v" "$tmp/trickling" &
 trickler=$!
-wait_for '[ -e "$tmp/trickling" ]' 10
+wait_for "[ -e '$tmp/trickling' ]" 10
 began=$(date +%s)
 unmount m
 [ $(($(date +%s) - began)) -lt 30 ] || fail "the end took more than 30 s"
