@@ -23,9 +23,8 @@ enum repl_refusal mirror_promise_check(const struct mirror *m, const struct hand
 	epoch_format(p->epoch, ours);
 	if (j->epoch < p->epoch) {
 		snprintf(text, REPL_TEXT_BYTES,
-			 "stale epoch %s, this mirror has promised epoch %s%s", theirs, ours,
-			 own_past ? "; was this volume restored? mount it again till it passes" :
-				    "");
+			 "stale epoch %.22s, this mirror has promised epoch %.22s%s", theirs, ours,
+			 own_past ? "; restored? mount it again" : "");
 		return REPL_REFUSE_STALE_EPOCH;
 	}
 	if (p->node_id && j->node_id != p->node_id &&
@@ -37,7 +36,7 @@ enum repl_refusal mirror_promise_check(const struct mirror *m, const struct hand
 	}
 	if (j->epoch == p->epoch && p->life && j->life != p->life) {
 		snprintf(text, REPL_TEXT_BYTES,
-			 "another copy of this volume began epoch %s: stop that; was this one "
+			 "another copy of this volume began epoch %.22s: stop that; was this one "
 			 "restored? mount it again", theirs);
 		return REPL_REFUSE_OTHER_LIFE;
 	}
