@@ -367,7 +367,7 @@ START_TEST(restored_primary_starts_until_it_passes)
 	copy_restore(&rig.p, &before);
 	for (int i = 0; i < 3; i++) {
 		serve(&rig.p, &addr, 1, false);
-		expect_refused(&rig.p, i < 2 ? "promised epoch 1.4; was this volume restored?" :
+		expect_refused(&rig.p, i < 2 ? "promised epoch 1.4; restored?" :
 					       "another copy of this volume began epoch 1.4");
 		rig_primary_stop(&rig.p);
 	}
