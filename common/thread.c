@@ -14,7 +14,7 @@ int thread_start(pthread_t *ret_thread, const char *name, void *(*fn)(void *), v
 	int err;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGBUS); /* of the thread's own doing: blocked, it kills whatever the handler */
+	sigdelset(&all, SIGBUS); /* of the thread's own doing: blocked, it kills all the same */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&thread, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -179,9 +179,9 @@ static int node_open_log(struct node *n, struct oplog_range *ret_range, char *wh
 		return 0;
 	snprintf(why, NODE_WHY_BYTES, "cannot open its log (log.0, log.1): %s; %s",
 		 reason ? reason : strerror(-err),
-		 err == -ENOSPC ? "its files have holes, as a sparse copy leaves them, and no room to "
-				  "fill them: free some space" :
-				  "see fsck.kvfs");
+		 err != -ENOSPC ? "see fsck.kvfs" :
+				  "its files have holes, as a sparse copy leaves them: free some "
+				  "space to fill them");
 	return err;
 }
 

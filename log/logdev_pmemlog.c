@@ -55,8 +55,9 @@ struct logdev {
 	bool must_sync;
 	struct pages_ahead pages;
 	atomic_bool dead;      /* a write error was seen */
-	bool stuck;            /* left in the middle of a store, with the library's lock: its mapping
-				  stays until the process ends */
+	/* left in the middle of a store, with the library's lock: its mapping stays until the
+	 * process ends */
+	bool stuck;
 };
 
 static int pool_path(int dirfd, const char *name, char path[PATH_MAX])
@@ -301,7 +302,7 @@ static int pool_fill_holes(int fd)
 		if (errno == ENOSPC || errno == EDQUOT)
 			return -ENOSPC;
 		if (errno != EINTR)
-			return 0; /* this file system can't, or it compresses: stores may fail later */
+			return 0; /* the file system can't: stores may fail later */
 	}
 	return 0;
 }

@@ -172,8 +172,8 @@ static void note_behind_end(struct fsck *f, const struct fsck_pool *p)
 	struct fsck_place place = pool_place(p, p->stored_bytes, p->last_lsn);
 
 	fsck_note(f, &place,
-		  "the pool names this as its end, but %llu bytes of whole records follow, up to LSN "
-		  "%llu; the next mount takes them in",
+		  "the pool names this as its end, but %llu bytes of whole records follow, up to "
+		  "LSN %llu; the next mount takes them in",
 		  (unsigned long long)(p->used_bytes - p->stored_bytes),
 		  (unsigned long long)p->last_lsn);
 }

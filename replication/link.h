@@ -219,8 +219,8 @@ struct ack;
 int link_session_ack(struct link *l, const struct ack *a);
 
 /* link_replace.c. can: at all. note: a LANE_DOWN came; false: this one ends the session. knows:
- * that all lanes are dead. overdue: posts have failed for so long, and no lane was reported. Whoever
- * has ep. */
+ * that all lanes are dead. overdue: posts have failed for so long, and no lane was reported.
+ * Whoever has ep. */
 bool link_replace_can(const struct link *l);
 bool link_replace_note(struct link *l, const struct transport_event *ev);
 bool link_replace_knows(const struct link *l);

@@ -366,7 +366,8 @@ static int report(const struct options *o)
 		s = overall(o, p);
 		print(policies[p]->name, "all", &s);
 		/* so that not a number is no pass either */
-		status |= s.bad > 2 || !(s.gain >= 0.97) || !(s.gain_worst > 0) || !(s.share_worst > 0);
+		status |= s.bad > 2 || !(s.gain >= 0.97) || !(s.gain_worst > 0) ||
+			  !(s.share_worst > 0);
 		if (o->full && !o->held_out && policies[p] == &tuner_policy_xgboost)
 			status |= !(s.share >= 0.95 && s.gain >= 1.17 && s.best >= 1.0);
 	}

@@ -31,7 +31,8 @@ struct xgb_pairs {
  * failed, -ENOMEM; the model is then as before, or empty if it was not usable any more. */
 int xgb_model_train(struct xgb_model *m, const struct xgb_pairs *p, unsigned rounds, bool afresh);
 
-/* One value a row, in one call; only differences mean something. -EAGAIN: nothing learnt yet. -EIO. */
+/* One value a row, in one call; only differences mean something. -EAGAIN: nothing learnt yet;
+ * -EIO. */
 int xgb_model_predict(struct xgb_model *m, const float *x, unsigned rows, float *ret_y);
 
 /* Rounds so far; 0: nothing learnt. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The log's medium refuses a store (here its file was cut off from under the mount): writes fail, the
-# daemon lives and serves what it has, and says so in status.
+# The log's medium refuses a store (here its file was cut off from under the mount): writes fail,
+# the daemon lives and serves what it has, and says so in status.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 

@@ -61,7 +61,8 @@ for i in 1 2; do
 	kill -9 $load 2>/dev/null || true
 	wait $load 2>/dev/null || true
 	in_sync mnt 2 || fail "mirror $i is not in sync: $(status_of mnt .mirrors)"
-	whole=".resync_total_bytes > $((mib * 500000)) and .resync_done_bytes == .resync_total_bytes"
+	whole=".resync_total_bytes > $((mib * 500000))"
+	whole="$whole and .resync_done_bytes == .resync_total_bytes"
 	[ "$(status_of mnt "$link | $whole")" = true ] ||
 		fail "mirror $i had no whole resync: $(status_of mnt "$link")"
 	echo "mirror $i: resync of $(status_of mnt "$link.resync_total_bytes") bytes," \

@@ -74,7 +74,8 @@ wait_for "tuner '.tuner.windows > 8'" 30
 expect 0 "$KVFS" tune --json --explain=5 "$tmp/m"
 jq -e 'all(.decisions[0].estimated[]; . == "mem_share")' "$tmp/out" >/dev/null ||
 	fail "estimates: $(cat "$tmp/out")"
-jq -e '.decisions[0].features | .mirror_cpu_cores != null and has("mirror_lag_records")' "$tmp/out" \
+jq -e '.decisions[0].features |
+	.mirror_cpu_cores != null and has("mirror_lag_records")' "$tmp/out" \
 	>/dev/null || fail "the mirror's load: $(cat "$tmp/out")"
 jq -e '(.decisions | length) == 5 and (.decisions[0].features | has("ops_per_s")) and
 	([.decisions[].before.poll_us] | all(. == 0 or . == 70 or . == 1000)) and

@@ -633,7 +633,8 @@ START_TEST(slow_install_is_waited_for)
 	writing = &w.progress;
 	rig_open(&rig, ADDR_SHM);
 	serve(&rig.p, NULL, 0, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 16000, 64, 0), 0); /* the log's beginning is gone */
+	/* the log's beginning is gone */
+	ck_assert_uint_eq(rig_write_many(&rig.p, 16000, 64, 0), 0);
 	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1);
 	rig_primary_stop(&rig.p);
 	ops = rig_mirror_ops;

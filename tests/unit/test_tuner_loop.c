@@ -239,7 +239,8 @@ START_TEST(a_record_that_hangs_holds_nothing_up)
 
 	ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
 	hanging_fd = fd[1];
-	ck_assert_int_eq(trace_writer_open(open_hanging, "", 256U << 10, 50 * NSEC_PER_MSEC, &f), 0);
+	ck_assert_int_eq(trace_writer_open(open_hanging, "", 256U << 10, 50 * NSEC_PER_MSEC, &f),
+			 0);
 	l = start(-1, f);
 	wait_windows(1000);
 	tuner_loop_state(l, &state);

@@ -140,12 +140,28 @@ START_TEST(replay_policy_repeats_without_the_model)
 }
 END_TEST
 
+#define TEXT_OF(macro) TEXT_OF_(macro)
+#define TEXT_OF_(value) #value
+#define HEAD "{\"kvfs_tuner_trace\":" TEXT_OF(TUNER_SCHEMA)
+
+START_TEST(trace_of_another_schema)
+{
+	uint64_t window;
+	FILE *in = tmpfile();
+
+	fputs("{\"kvfs_tuner_trace\":1}\n", in);
+	rewind(in);
+	ck_assert_int_eq(tuner_trace_replay(in, NULL, NULL, &window), -ESTALE);
+	fclose(in);
+}
+END_TEST
+
 START_TEST(not_a_trace)
 {
 	static const char *const heads[] = {
-		"", "\n", "{}\n", "[]\n", "{\"kvfs_tuner_trace\":1}\n", "garbage\n",
-		"{\"kvfs_tuner_trace\":1,\"policy\":\"none\",\"shipped\":{}}\n",
-		"{\"kvfs_tuner_trace\":1,\"policy\":\"static\",\"shipped\":{\"lanes\":3}}\n",
+		"", "\n", "{}\n", "[]\n", HEAD "}\n", "garbage\n",
+		HEAD ",\"policy\":\"none\",\"shipped\":{}}\n",
+		HEAD ",\"policy\":\"static\",\"shipped\":{\"lanes\":3}}\n",
 	};
 
 	for (unsigned i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
@@ -191,6 +207,7 @@ int main(void)
 	tcase_add_test(t, a_changed_trace_is_noticed);
 	tcase_add_test(t, replay_policy_repeats_without_the_model);
 	tcase_add_test(t, not_a_trace);
+	tcase_add_test(t, trace_of_another_schema);
 	tcase_add_test(t, log_keeps_the_last);
 	suite_add_tcase(s, t);
 	return unit_run(s);
