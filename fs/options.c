@@ -61,8 +61,8 @@ static const struct option_def option_table[] = {
 	{ "lanes", KIND_UINT, OPTIONS_MIRROR, FIELD(lanes), 1, 40, NULL, "N",
 	  "most connections that a primary may open (default: 40)" },
 	{ "lanes_open", KIND_UINT, OPTIONS_MOUNT, FIELD(lanes_open), 1, 40, NULL, "N",
-	  "connections opened to each mirror, for the tuner to choose from (default: with tuner=on "
-	  "twice lanes, at least 4)" },
+	  "connections opened to each mirror, for the tuner to choose from (default: twice lanes "
+	  "with tuner=on, at least 4)" },
 	{ "poll_us", KIND_UINT, BOTH, FIELD(poll_us), 0, 1000000, NULL, "N",
 	  "most microseconds to spin for an event before sleeping, while it pays "
 	  "(default: shm 200, verbs 50, tcp 0)" },

@@ -57,7 +57,7 @@ unmount m
 
 # older than the mirror's promise, until it has passed that (1.3)
 restore
-refused a m 'stale epoch 1\.2.*1\.3; was this volume restored'
+refused a m 'stale epoch 1\.2.*1\.3; restored?'
 refused a m 'another copy of this volume began epoch 1\.3'
 [ "$(grep -c 'another copy of this volume' "$tmp/mirror.log")" -eq 1 ] ||
 	fail "the mirror says: $(cat "$tmp/mirror.log")"
