@@ -53,6 +53,7 @@ mount_primary a m "mirror=$mirror"
 wait_for "in_sync m 1" 30
 same_state m b
 [ "$(cuts)" -eq 1 ] || fail "what only the mirror had was not kept"
+put live 5 # what is cut off is kept from the log; the rest came as an image
 unmount m
 
 # older than the mirror's promise, until it has passed that (1.3)

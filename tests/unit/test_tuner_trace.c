@@ -149,7 +149,7 @@ START_TEST(trace_of_another_schema)
 	uint64_t window;
 	FILE *in = tmpfile();
 
-	fputs("{\"kvfs_tuner_trace\":1}\n", in);
+	fputs("{\"kvfs_tuner_trace\":1,\"policy\":\"static\"}\n", in);
 	rewind(in);
 	ck_assert_int_eq(tuner_trace_replay(in, NULL, NULL, &window), -ESTALE);
 	fclose(in);
