@@ -55,10 +55,13 @@ struct logdev {
 	bool must_sync;
 	struct pages_ahead pages;
 	atomic_bool dead;      /* a write error was seen */
-	/* left in the middle of a store, with the library's lock: its mapping stays until the
-	 * process ends */
+	/* left in the middle of a store, with the library's lock: it can't be closed */
 	bool stuck;
+	struct logdev *next_stuck;
 };
+
+/* Pools that could not be closed: theirs until the process ends. */
+static _Atomic(struct logdev *) stuck_devs;
 
 static int pool_path(int dirfd, const char *name, char path[PATH_MAX])
 {
@@ -478,9 +481,12 @@ static void pmemlog_dev_close(struct logdev *dev)
 {
 	if (dev == NULL)
 		return;
-	if (!dev->stuck)
-		pmemlog_close(dev->pool);
 	close(dev->fd);
+	if (dev->stuck) {
+		dev->next_stuck = atomic_exchange(&stuck_devs, dev);
+		return;
+	}
+	pmemlog_close(dev->pool);
 	free(dev);
 }
 
