@@ -55,13 +55,7 @@ struct logdev {
 	bool must_sync;
 	struct pages_ahead pages;
 	atomic_bool dead;      /* a write error was seen */
-	/* left in the middle of a store, with the library's lock: it can't be closed */
-	bool stuck;
-	struct logdev *next_stuck;
 };
-
-/* Pools that could not be closed: theirs until the process ends. */
-static _Atomic(struct logdev *) stuck_devs;
 
 static int pool_path(int dirfd, const char *name, char path[PATH_MAX])
 {
@@ -382,12 +376,11 @@ static void pool_store(void *arg)
 }
 
 /* Through the library, whose lock stays taken where the medium refuses a store: such a pool is dead
- * and is not asked again. */
+ * and only closed. */
 static int pool_store_guarded(struct store *s)
 {
 	int rc = logdev_bus_guard(pool_store, s);
 
-	s->dev->stuck = rc != 0;
 	if (rc == 0)
 		rc = s->rc != 0 ? -EIO : 0;
 	if (rc == 0 && (s->err != 0 || s->dev->must_sync))
@@ -481,12 +474,8 @@ static void pmemlog_dev_close(struct logdev *dev)
 {
 	if (dev == NULL)
 		return;
+	pmemlog_close(dev->pool); /* also with its lock taken, see pool_store_guarded: it asks not */
 	close(dev->fd);
-	if (dev->stuck) {
-		dev->next_stuck = atomic_exchange(&stuck_devs, dev);
-		return;
-	}
-	pmemlog_close(dev->pool);
 	free(dev);
 }
 
