@@ -120,7 +120,7 @@ static int serve_open_fs(struct serve *s)
 	return err;
 }
 
-/* Before anything is served: a given address that can't be had ends the start. */
+/* A given address that can't be had ends the start. */
 static int serve_open_metrics(struct serve *s)
 {
 	char why[OPTIONS_WHY_BYTES] = "";
@@ -159,7 +159,7 @@ static int serve_open(struct serve *s)
 	bool primary = a->opt.role == OPTIONS_MOUNT;
 	int err = node_open(&a->opt, a->volume, NULL, &s->node, s->why);
 
-	if (!err)
+	if (!err && primary)
 		err = serve_open_metrics(s);
 	if (!err && primary) {
 		s->node->interrupted = serve_interrupted;
@@ -176,6 +176,8 @@ static int serve_open(struct serve *s)
 		err = fs_mount(s->fs, a->mountpoint, s->why);
 	if (!err && !primary)
 		err = node_start_mirror(s->node, s->why);
+	if (!err && !primary) /* after listen=: the default port steps aside for that */
+		err = serve_open_metrics(s);
 	if (!err)
 		err = serve_start_metrics(s);
 	if (!err && primary)

@@ -35,6 +35,12 @@ case "$at$second" in
 *) fail "not on loopback: $at $second" ;;
 esac
 
+# the port that the default would take next is asked for by listen=: that comes first
+next=$((${at##*:} > ${second##*:} ? ${at##*:} : ${second##*:}))
+make_volume t --join "$tmp/v/key"
+start_mirror t '' "tcp:127.0.0.1:$((next + 1))"
+unmount t
+
 for k in $(seq 50); do
 	echo "$k" >"$tmp/m/$k"
 done
