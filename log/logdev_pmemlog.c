@@ -474,7 +474,7 @@ static void pmemlog_dev_close(struct logdev *dev)
 {
 	if (dev == NULL)
 		return;
-	pmemlog_close(dev->pool); /* also with its lock taken, see pool_store_guarded: it asks not */
+	pmemlog_close(dev->pool); /* also with its lock taken (pool_store_guarded) */
 	close(dev->fd);
 	free(dev);
 }
