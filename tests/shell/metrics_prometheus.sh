@@ -50,28 +50,38 @@ done >"$tmp/load.log" 2>&1 &
 wait_for '[ "$(ask "min(count_over_time(kvfs_lsn[1m])) > bool 9")" = 1 ]' 90
 wait_for '[ "$(ask "sum(rate(kvfs_checkpoints_total[10s])) > bool 0")" = 1 ]' 30
 
+# A panel may have nothing to show for a moment (classes while no key is there): asked until it has.
 python3 - "$web" "$top_srcdir/scripts/grafana/kvfs.json" <<'END' || fail "see above"
-import json, math, sys, urllib.parse, urllib.request
+import json, math, sys, time, urllib.parse, urllib.request
 
 web, path = sys.argv[1:]
 board = json.load(open(path))
 panels = [p for p in board["panels"] if p["type"] != "row"]
 assert len({p["id"] for p in board["panels"]}) == len(board["panels"]), "panels with the same id"
+
+def figures(query):
+	url = "http://%s/api/v1/query?%s" % (web, urllib.parse.urlencode({"query": query}))
+	try:
+		reply = json.load(urllib.request.urlopen(url, timeout=20))
+	except urllib.error.HTTPError as e:
+		reply = json.load(e)
+	values = [r["value"][1] for r in reply.get("data", {}).get("result", [])]
+	return any(not math.isnan(float(v)) for v in values), reply.get("error", values)
+
 wrong = tried = 0
+deadline = time.monotonic() + 60
 for panel in panels:
 	assert panel["targets"], panel["title"]
 	for target in panel["targets"]:
 		query = target["expr"].replace("$instance", ".*").replace("$__rate_interval", "15s")
 		assert "$" not in query, query
-		url = "http://%s/api/v1/query?%s" % (web, urllib.parse.urlencode({"query": query}))
-		try:
-			reply = json.load(urllib.request.urlopen(url, timeout=20))
-		except urllib.error.HTTPError as e:
-			reply = json.load(e)
-		values = [r["value"][1] for r in reply.get("data", {}).get("result", [])]
 		tried += 1
-		if not any(not math.isnan(float(v)) for v in values):
-			print("%s: %s: %s" % (panel["title"], query, reply.get("error", values)))
+		there, answer = figures(query)
+		while not there and time.monotonic() < deadline:
+			time.sleep(0.5)
+			there, answer = figures(query)
+		if not there:
+			print("%s: %s: %s" % (panel["title"], query, answer))
 			wrong += 1
 print("%d queries, %d without figures" % (tried, wrong))
 sys.exit(1 if wrong or tried < 40 else 0)
