@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 static const struct bench_setting replication_settings[] = {
-	[BENCH_STATIC] = { "static", OPTIONS_TUNER_OFF },
-	[BENCH_TUNED] = { "tuned", OPTIONS_TUNER_ON },
+	[BENCH_STATIC] = { "static", OPTIONS_OFF },
+	[BENCH_TUNED] = { "tuned", OPTIONS_ON },
 };
 static_assert(sizeof(replication_settings) / sizeof(replication_settings[0]) == BENCH_SETTINGS_MAX,
 	      "settings of a cell");
@@ -163,7 +163,7 @@ static int replication_runs(struct replication *r, struct bench_engine *e, struc
 			 "the keys don't fit the arena: give fewer --keys or a larger -o arena=");
 	if (!err)
 		bench_keys_init(keys, c->load, cfg.keys, c->clients);
-	if (!err && bench_setting_at(setting)->tuner == OPTIONS_TUNER_ON)
+	if (!err && bench_setting_at(setting)->tuner == OPTIONS_ON)
 		err = replication_start_tuner(r, n);
 	for (int run = -1; !err && run < (int)r->cfg->runs; run++)
 		err = replication_run(r, e, c, setting, run, keys);

@@ -37,7 +37,7 @@ struct bench_replication {
 /* Who sets lanes, polling and so on while a cell runs. */
 struct bench_setting {
 	const char *name;
-	enum options_tuner tuner; /* off: they stay as they were given */
+	enum options_switch tuner; /* off: they stay as they were given */
 };
 #define BENCH_SETTINGS_MAX 2
 #define BENCH_STATIC 0

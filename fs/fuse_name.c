@@ -83,7 +83,7 @@ static void fs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 			return;
 		}
 	}
-	fs_submit(fs_of(req), req, FS_REPLY_ENTRY, &r, false, fs_create_prepare, NULL);
+	fs_submit(fs_of(req), req, FS_REPLY_ENTRY, &r, 0, fs_create_prepare, NULL);
 }
 
 void fs_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -127,7 +127,7 @@ void fs_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 	if (!fs_name_ok(req, newname))
 		return;
 	fs_record_name(&r, newname);
-	fs_submit(fs_of(req), req, FS_REPLY_ENTRY, &r, false, fs_link_prepare, NULL);
+	fs_submit(fs_of(req), req, FS_REPLY_ENTRY, &r, 0, fs_link_prepare, NULL);
 }
 
 static int fs_unlink_prepare(struct fs *fs, struct store *st, struct record *r, void *arg)
@@ -154,7 +154,7 @@ static void fs_remove(fuse_req_t req, fuse_ino_t parent, const char *name, bool 
 	if (!fs_name_ok(req, name))
 		return;
 	fs_record_name(&r, name);
-	fs_submit(fs_of(req), req, FS_REPLY_OK, &r, true, fs_unlink_prepare, NULL);
+	fs_submit(fs_of(req), req, FS_REPLY_OK, &r, FS_URGENT, fs_unlink_prepare, NULL);
 }
 
 void fs_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -206,5 +206,5 @@ void fs_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	fs_record_name(&r, name);
 	r.name2 = newname;
 	r.name2_len = (uint32_t)strlen(newname);
-	fs_submit(fs_of(req), req, FS_REPLY_OK, &r, false, fs_rename_prepare, &flags);
+	fs_submit(fs_of(req), req, FS_REPLY_OK, &r, 0, fs_rename_prepare, &flags);
 }

@@ -176,6 +176,7 @@ struct fs_op *fs_op_new(struct fs *fs, fuse_req_t req, enum fs_reply reply, size
 	o->op.data_iovcnt = 0;
 	o->op.data_len = 0;
 	o->op.head_len = 0;
+	o->op.early = false;
 	o->op.admitted_bytes = 0;
 	o->op.head = o->tail;
 	o->fs = fs;
@@ -278,7 +279,7 @@ static int fs_submit_op(struct fs *fs, struct fs_op *o, struct record *r, uint32
 	return err;
 }
 
-void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, bool urgent,
+void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, unsigned how,
 	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg),
 	       void *arg)
 {
@@ -294,12 +295,13 @@ void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record
 	if (!o)
 		goto refuse;
 	if (req)
-		err = fs_admit(fs, bytes, urgent, o->op.deadline_ns);
+		err = fs_admit(fs, bytes, how & FS_URGENT, o->op.deadline_ns);
 	else /* nobody waits for it, and the caller may be answering others: never wait */
-		err = commit_admit_now(fs->commit, bytes, urgent) ? 0 : -EAGAIN;
+		err = commit_admit_now(fs->commit, bytes, how & FS_URGENT) ? 0 : -EAGAIN;
 	if (err)
 		goto free_op;
 	o->op.admitted_bytes = bytes;
+	o->op.early = how & FS_EARLY;
 	if (r->data_len) {
 		fs_op_attach_copy(o, r, head_bytes);
 		crc = crc32c(0, r->data, r->data_len);
@@ -328,7 +330,7 @@ void fs_free_inodes(struct fs *fs, const uint64_t *inos, unsigned n)
 			.timestamp_ns = clock_real_ns(),
 		};
 
-		fs_submit(fs, NULL, FS_REPLY_NONE, &r, true, NULL, NULL);
+		fs_submit(fs, NULL, FS_REPLY_NONE, &r, FS_URGENT, NULL, NULL);
 	}
 }
 

@@ -123,12 +123,16 @@ void fs_unlock(struct fs *fs, struct store *st);
 int fs_op_execute_locked(struct fs *fs, struct store *st, struct record *r,
 			 struct value_stage *stage, uint32_t data_crc, struct fs_op *o);
 
+enum fs_submit_how {
+	FS_URGENT = 1, /* may use the log room kept for deletions */
+	FS_EARLY = 2,  /* op.early: may be answered before the mirrors have it */
+};
+
 /*
  * A whole mutation: room in the log, lock, prepare (may be NULL; completes or refuses r), execute,
- * drive. Answers req in every case; req NULL with FS_REPLY_NONE. urgent: may use the log room kept
- * for deletions.
+ * drive. Answers req in every case; req NULL with FS_REPLY_NONE. how: of enum fs_submit_how.
  */
-void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, bool urgent,
+void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, unsigned how,
 	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg),
 	       void *arg);
 

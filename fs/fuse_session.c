@@ -206,7 +206,7 @@ void fs_own_root(struct fs *fs)
 	is_new = store_lsn_locked(st) == 0;
 	fs_unlock(fs, st);
 	if (is_new)
-		fs_submit(fs, NULL, FS_REPLY_NONE, &r, false, NULL, NULL);
+		fs_submit(fs, NULL, FS_REPLY_NONE, &r, 0, NULL, NULL);
 }
 
 /* text with what separates -o options escaped. */

@@ -124,6 +124,7 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		struct fuse_file_info *fi)
 {
 	struct record r = { .opcode = RECORD_SETATTR, .ino = ino, .timestamp_ns = clock_real_ns() };
+	unsigned how = 0;
 
 	if (to_set & FUSE_SET_ATTR_MODE) {
 		r.u.setattr.valid_mask |= RECORD_SET_MODE;
@@ -142,8 +143,12 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		r.u.setattr.size = (uint64_t)attr->st_size;
 	}
 	fs_setattr_times(&r, attr, to_set);
-	fs_submit(fs_of(req), req, FS_REPLY_ATTR, &r, to_set & FUSE_SET_ATTR_SIZE,
-		  fs_setattr_prepare, NULL);
+	if (to_set & FUSE_SET_ATTR_SIZE)
+		how = FS_URGENT;
+	/* open(2) with O_TRUNC, which the kernel tells like truncate(2); ftruncate(2) has a handle */
+	if (how && attr->st_size == 0 && !fi)
+		how |= FS_EARLY;
+	fs_submit(fs_of(req), req, FS_REPLY_ATTR, &r, how, fs_setattr_prepare, NULL);
 }
 
 void fs_touch_atime(struct fs *fs, uint64_t ino)
@@ -152,7 +157,7 @@ void fs_touch_atime(struct fs *fs, uint64_t ino)
 
 	r.u.setattr.valid_mask = RECORD_SET_ATIME | RECORD_SET_ATIME_ONLY;
 	r.u.setattr.atime_ns = r.timestamp_ns;
-	fs_submit(fs, NULL, FS_REPLY_NONE, &r, false, fs_setattr_prepare, NULL);
+	fs_submit(fs, NULL, FS_REPLY_NONE, &r, 0, fs_setattr_prepare, NULL);
 }
 
 static int fs_regular_prepare(struct fs *fs, struct store *st, struct record *r, void *arg)
@@ -190,7 +195,8 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	r.u.fallocate.offset = (uint64_t)offset;
 	r.u.fallocate.length = (uint64_t)length;
 	r.u.fallocate.mode = (uint32_t)mode;
-	fs_submit(fs_of(req), req, FS_REPLY_OK, &r, mode == punch, fs_regular_prepare, NULL);
+	fs_submit(fs_of(req), req, FS_REPLY_OK, &r, mode == punch ? FS_URGENT : 0,
+		  fs_regular_prepare, NULL);
 }
 
 /* The answer of a copy is known under the lock only (the source's size): it goes

@@ -65,7 +65,7 @@ void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		fuse_reply_err(req, E2BIG);
 		return;
 	}
-	fs_submit(fs, req, FS_REPLY_OK, &r, false, fs_setxattr_prepare, &flags);
+	fs_submit(fs, req, FS_REPLY_OK, &r, 0, fs_setxattr_prepare, &flags);
 }
 
 void fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
@@ -81,7 +81,7 @@ void fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	int flags = XATTR_REPLACE;
 
 	if (fs_xattr_ok(fs, req, name))
-		fs_submit(fs, req, FS_REPLY_OK, &r, true, fs_setxattr_prepare, &flags);
+		fs_submit(fs, req, FS_REPLY_OK, &r, FS_URGENT, fs_setxattr_prepare, &flags);
 }
 
 /* name NULL: the list of names. */

@@ -34,6 +34,7 @@ static int node_start_commit(struct node *n)
 	struct commit_config cfg = {
 		.protocol = (enum commit_protocol)n->opt->protocol,
 		.min_mirrors = n->opt->min_mirrors,
+		.early_answers = n->opt->early_truncate == OPTIONS_ON,
 		.timeout_ns = n->opt->timeout_s * NSEC_PER_SEC,
 		.epoch = n->epoch,
 		.want_checkpoint = node_ckpt_want,

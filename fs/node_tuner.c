@@ -28,7 +28,7 @@ unsigned node_tuner_lanes_open(const struct node *n)
 
 	if (n->opt->lanes_open)
 		return n->opt->lanes_open;
-	if (n->opt->tuner == OPTIONS_TUNER_OFF)
+	if (n->opt->tuner == OPTIONS_OFF)
 		return n->opt->lanes;
 	if (lanes < NODE_TUNER_LANES_LEAST)
 		lanes = NODE_TUNER_LANES_LEAST;
@@ -187,7 +187,7 @@ static int start_loop(struct node_tuner *t, const struct node_tuner_config *cfg)
 int node_tuner_start(struct node *n, const struct node_tuner_config *cfg, char *why, size_t why_cap)
 {
 	struct node_tuner_config own;
-	bool off = !cfg && n->opt->tuner == OPTIONS_TUNER_OFF;
+	bool off = !cfg && n->opt->tuner == OPTIONS_OFF;
 	int err = 0;
 
 	if (!n->primary)

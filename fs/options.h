@@ -20,7 +20,7 @@
 #define OPTIONS_MEMORY_BYTES 256
 #define OPTIONS_DEVICE_BYTES 80
 
-enum options_tuner { OPTIONS_TUNER_ON, OPTIONS_TUNER_OFF };
+enum options_switch { OPTIONS_ON, OPTIONS_OFF };
 enum options_policy { OPTIONS_POLICY_XGBOOST, OPTIONS_POLICY_BANDIT, OPTIONS_POLICY_QLEARNING,
 		      OPTIONS_POLICY_STATIC };
 enum options_uring { OPTIONS_URING_AUTO, OPTIONS_URING_OFF };
@@ -57,7 +57,8 @@ struct options {
 	unsigned lanes, poll_us;
 	unsigned lanes_open;        /* mount; 0: what the tuner may want (node_tuner.h) */
 	unsigned uring;             /* enum options_uring */
-	unsigned tuner;             /* enum options_tuner */
+	unsigned early_truncate;    /* mount; enum options_switch */
+	unsigned tuner;             /* enum options_switch */
 	unsigned tuner_policy;      /* enum options_policy */
 	unsigned ack_timeout;       /* verbs: exponent */
 	char rdma_device[OPTIONS_DEVICE_BYTES]; /* verbs: NAME[:PORT[:GID]], empty: any */

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 void op_get(struct op *op)
 {
@@ -68,6 +69,8 @@ static void commit_drain_locked(struct commit *c, struct cds_list_head *done)
 /* The leader's group: what it moved from incoming to appending. */
 struct commit_batch {
 	struct op *ops[COMMIT_BATCH_OPS];
+	struct op *early[COMMIT_BATCH_OPS]; /* answered before the mirrors have them */
+	unsigned early_count;
 	int iov_end[COMMIT_BATCH_OPS]; /* of each op, in iov */
 	struct iovec iov[COMMIT_BATCH_IOV];
 	unsigned count;
@@ -192,13 +195,16 @@ void commit_fail(struct commit *c, int err)
 	commit_fail_as(c, false, err);
 }
 
-/* Hands the group to every link. Its ops are on the pending list already: an acknowledgement may be
- * quicker than post's return, so the leader holds a reference of its own. */
-static void commit_batch_post(struct commit *c, struct commit_batch *b)
+/* Hands what is owed and the group to every link. Its ops are on the pending list already: an
+ * acknowledgement may be quicker than post's return, so the leader holds a reference to each. */
+static void commit_post(struct commit *c, const struct commit_batch *b)
 {
 	struct commit_link *links[COMMIT_LINKS_MAX];
-	unsigned n;
+	unsigned n, count = c->owed_count + b->count;
 
+	memcpy(c->owed + c->owed_count, b->ops, b->count * sizeof(b->ops[0]));
+	c->owed_count = 0;
+	atomic_store_explicit(&c->owes, false, memory_order_relaxed);
 	pthread_mutex_lock(&c->lock);
 	n = c->link_count;
 	for (unsigned i = 0; i < n; i++) {
@@ -207,20 +213,52 @@ static void commit_batch_post(struct commit *c, struct commit_batch *b)
 	}
 	pthread_mutex_unlock(&c->lock);
 	for (unsigned i = 0; i < n; i++)
-		links[i]->ops->post(links[i]->ctx, b->ops, b->count);
+		links[i]->ops->post(links[i]->ctx, c->owed, count);
 	pthread_mutex_lock(&c->lock);
 	for (unsigned i = 0; i < n; i++)
 		links[i]->posting--;
 	commit_wake_locked(c);
 	pthread_mutex_unlock(&c->lock);
+	for (unsigned i = 0; i < count; i++)
+		op_put(c->owed[i]);
 }
 
-/* Leader: appends, posts and completes one group. False: the log failed and leadership is gone. */
-static bool commit_batch_run(struct commit *c, struct commit_batch *b)
+/* A group of which nobody waits for a mirror's answer goes with the next one. */
+static bool commit_owe(struct commit *c, const struct commit_batch *b)
+{
+	if (b->early_count < b->count || c->owed_count + b->count > COMMIT_BATCH_OPS)
+		return false;
+	memcpy(c->owed + c->owed_count, b->ops, b->count * sizeof(b->ops[0]));
+	c->owed_count += b->count;
+	atomic_store_explicit(&c->owes, true, memory_order_relaxed);
+	return true;
+}
+
+/* Under the lock, with a reference to each op: which of them need no mirror to be answered. */
+static void commit_batch_early_locked(struct commit *c, struct commit_batch *b)
+{
+	unsigned in_sync = 0;
+
+	b->early_count = 0;
+	for (unsigned i = 0; i < c->link_count; i++)
+		in_sync += c->links[i]->in_sync;
+	if (in_sync < c->cfg.min_mirrors || in_sync == 0 || !c->cfg.early_answers)
+		return;
+	for (unsigned i = 0; i < b->count; i++) {
+		if (!b->ops[i]->early || b->ops[i]->completed)
+			continue;
+		b->ops[i]->completed = true;
+		b->early[b->early_count++] = b->ops[i];
+	}
+}
+
+/* Leader: appends, posts and completes one group; may_owe: or leaves it to be posted with the next.
+ * False: the log failed and leadership is gone. */
+static bool commit_batch_run(struct commit *c, struct commit_batch *b, bool may_owe)
 {
 	CDS_LIST_HEAD(done);
-	bool has_links;
-	int err = commit_batch_append(c, b);
+	bool to_post;
+	int err = b->count ? commit_batch_append(c, b) : 0;
 
 	if (err) {
 		commit_fail_as(c, true, err);
@@ -228,49 +266,77 @@ static bool commit_batch_run(struct commit *c, struct commit_batch *b)
 	}
 	pthread_mutex_lock(&c->lock);
 	commit_room_update_locked(c);
-	has_links = c->link_count > 0;
+	to_post = c->link_count > 0 || c->owed_count > 0;
 	for (unsigned i = 0; i < b->count; i++) {
-		if (has_links)
+		if (to_post)
 			op_get(b->ops[i]);
 		cds_list_del(&b->ops[i]->node);
 		cds_list_add_tail(&b->ops[i]->node, &c->pending);
 	}
+	commit_batch_early_locked(c, b);
 	commit_advance_locked(c, &done);
 	commit_wake_locked(c);
 	pthread_mutex_unlock(&c->lock);
-	if (has_links) {
-		commit_batch_post(c, b);
-		for (unsigned i = 0; i < b->count; i++)
-			op_put(b->ops[i]);
-	}
+	for (unsigned i = 0; i < b->early_count; i++)
+		b->early[i]->ops->complete(b->early[i], 0);
+	if (to_post && !(may_owe && commit_owe(c, b)))
+		commit_post(c, b);
 	commit_finish(&done, 0);
 	return true;
 }
 
-void commit_drive(struct commit *c)
+/* Under the lock: whether the leader has something to do. */
+static bool commit_busy_locked(struct commit *c, bool may_owe)
+{
+	return !cds_list_empty(&c->incoming) || (c->owed_count && (!may_owe || c->pay_wanted));
+}
+
+static void commit_drive_as(struct commit *c, bool may_owe)
 {
 	struct commit_batch batch;
 	CDS_LIST_HEAD(done);
 
 	pthread_mutex_lock(&c->lock);
+	if (!may_owe)
+		c->pay_wanted = true;
 	if (c->leader) {
 		pthread_mutex_unlock(&c->lock);
 		return;
 	}
 	c->leader = true;
-	while (!cds_list_empty(&c->incoming) && !c->leader_wanted && !c->failed) {
+	while (commit_busy_locked(c, may_owe) && !c->leader_wanted && !c->failed) {
+		bool owe = may_owe && !c->pay_wanted;
+
+		c->pay_wanted = false;
 		commit_batch_take_locked(c, &batch);
 		pthread_mutex_unlock(&c->lock);
-		if (!commit_batch_run(c, &batch))
+		if (!commit_batch_run(c, &batch, owe))
 			return;
 		pthread_mutex_lock(&c->lock);
 	}
+	if (!c->owed_count)
+		c->pay_wanted = false;
 	c->leader = false;
 	if (c->failed)
 		commit_drain_locked(c, &done);
 	commit_wake_locked(c);
 	pthread_mutex_unlock(&c->lock);
 	commit_finish(&done, -EIO);
+}
+
+void commit_drive(struct commit *c)
+{
+	commit_drive_as(c, false);
+}
+
+void commit_drive_owing(struct commit *c)
+{
+	commit_drive_as(c, true);
+}
+
+bool commit_owes(const struct commit *c)
+{
+	return atomic_load_explicit(&c->owes, memory_order_relaxed);
 }
 
 int commit_switch_log(struct commit *c)
@@ -338,6 +404,8 @@ void commit_wait(struct commit *c, struct op *op)
 				break;
 		cds_list_add(&op->node, &pos->node);
 		pthread_mutex_unlock(&c->lock);
+		if (commit_owes(c)) /* it may wait for one of those */
+			commit_drive(c);
 		return;
 	}
 	if (op->lsn > commit_point(c))
@@ -376,16 +444,19 @@ static void *commit_timer(void *arg)
 	pthread_mutex_lock(&c->lock);
 	while (!c->stopping) {
 		uint64_t now = clock_mono_ns();
+		bool owes = commit_owes(c);
 		unsigned n = commit_expired_locked(c, &c->pending, now, expired, 0, 256);
 
 		n = commit_expired_locked(c, &c->waiters, now, expired, n, 256);
 		n = commit_expired_locked(c, &c->appending, now, expired, n, 256);
 		n = commit_expired_locked(c, &c->incoming, now, expired, n, 256);
-		if (n == 0) {
+		if (n == 0 && !owes) {
 			thread_cond_wait_until(&c->ended, &c->lock, now + COMMIT_TICK_NS);
 			continue;
 		}
 		pthread_mutex_unlock(&c->lock);
+		if (owes)
+			commit_drive(c);
 		for (unsigned i = 0; i < n; i++) {
 			expired[i]->ops->complete(expired[i], -EIO);
 			op_put(expired[i]);
@@ -443,6 +514,8 @@ void commit_destroy(struct commit *c)
 	if (c->timer_started)
 		pthread_join(c->timer, NULL);
 	commit_finish(&done, -EIO);
+	for (unsigned i = 0; i < c->owed_count; i++)
+		op_put(c->owed[i]);
 	pthread_cond_destroy(&c->ended);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);

@@ -9,6 +9,10 @@
  *       oplog_append, hands it to each link, and moves the commit point
  *     → complete: from the leader, or from the link thread whose acknowledgement moved the point
  *
+ * An op that is early (a key is emptied: what comes next is as a rule its new value) is answered
+ * when it is in the local log, while enough mirrors are in sync: its record goes to them before any
+ * later one, so every later answer includes it.
+ *
  * Nobody sleeps here for another thread or for a mirror. A timer thread ("kv-commit") fails what is
  * past its deadline. Log room is reserved before a change is applied (commit_admit), so a queued
  * record always fits.
@@ -29,6 +33,7 @@ struct commit_config {
 	uint64_t timeout_ns;     /* of each operation */
 	uint64_t epoch;
 	uint64_t next_lsn;       /* first LSN to give */
+	bool early_answers;      /* op.early is heeded */
 	/* The log wants a checkpoint (about 70 % full, or full). May hold the queue's
 	 * lock: only signals. */
 	void (*want_checkpoint)(void *ctx);
@@ -78,6 +83,11 @@ void commit_enqueue(struct commit *c, struct op *op);
 
 /* Appends, sends and completes what is queued, unless another thread is doing so. Without locks. */
 void commit_drive(struct commit *c);
+/* The same, but a last group that needs no mirror to be answered (op.early) may be left to go to the
+ * mirrors together with the next one: once. Who called this calls commit_drive() within a
+ * millisecond while commit_owes(), unless it calls this again. */
+void commit_drive_owing(struct commit *c);
+bool commit_owes(const struct commit *c);
 
 /* Ends the queue as a failed append does: what is queued and all that comes gets -EIO. For a medium
  * whose error shows elsewhere (oplog_check). */

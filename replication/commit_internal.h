@@ -50,6 +50,12 @@ struct commit {
 	struct cds_list_head waiters;    /* lock: by LSN */
 	bool leader;                     /* lock */
 	bool leader_wanted;              /* lock: commit_switch_log waits for its turn */
+	/* The leader's: in the log and answered, to be posted with the next group; a reference to
+	 * each. Room for that group. */
+	struct op *owed[2 * COMMIT_BATCH_OPS];
+	unsigned owed_count;
+	_Atomic bool owes;               /* owed_count > 0; written by the leader */
+	bool pay_wanted;                 /* lock: what is owed is to be posted without a next group */
 	bool stopping;                   /* lock */
 	bool failed;                     /* lock */
 	struct commit_link *links[COMMIT_LINKS_MAX]; /* lock */

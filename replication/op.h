@@ -32,6 +32,7 @@ struct op {
 	uint64_t deadline_ns;        /* clock_mono_ns(); complete(-EIO) after it */
 	_Atomic uint32_t refs;       /* commit queue and sends in flight; op_get, op_put */
 	bool completed;              /* complete() was called; under the commit lock */
+	bool early;                  /* needs no mirror to be answered: commit.h */
 	uint32_t admitted_bytes;     /* log room this op reserved with commit_admit(), 0: none */
 	uint16_t data_iovcnt;
 	uint32_t head_len;

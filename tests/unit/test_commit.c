@@ -68,6 +68,7 @@ static void setup(const struct logdev_ops *dev, enum commit_protocol protocol, u
 		.timeout_ns = TIMEOUT_NS,
 		.epoch = 1,
 		.next_lsn = 1,
+		.early_answers = true,
 		.want_checkpoint = on_want_checkpoint,
 		.failed = on_failed,
 	};
@@ -130,7 +131,8 @@ static void wait_lsn(struct test_op *t, uint64_t lsn)
 /* A link that notes what it was given. */
 struct test_link {
 	struct commit_link *link;
-	uint64_t posted_lsn;
+	_Atomic uint64_t posted_lsn;
+	_Atomic unsigned posts;
 };
 
 static void on_post(void *ctx, struct op *const *ops, unsigned n)
@@ -142,6 +144,7 @@ static void on_post(void *ctx, struct op *const *ops, unsigned n)
 		ck_assert_uint_le(ops[i]->lsn, commit_durable_lsn(commit)); /* log before wire */
 		l->posted_lsn = ops[i]->lsn;
 	}
+	l->posts++;
 }
 
 static const struct commit_link_ops link_ops = { on_post };
@@ -243,6 +246,83 @@ START_TEST(a_mirror_that_falls_out_no_longer_holds_writes)
 	commit_link_ack(l1.link, 2, 2);
 	WAITING(&b);
 	commit_link_ack(l2.link, 2, 2);
+	ANSWERED(&b, 0);
+	commit_link_remove(l1.link);
+	commit_link_remove(l2.link);
+	teardown();
+}
+END_TEST
+
+static void run_early(struct test_op *t)
+{
+	t->op.early = true;
+	submit(t, 10, clock_mono_ns() + TIMEOUT_NS);
+	commit_drive_owing(commit);
+}
+
+/* Answered by the log alone; goes to the mirror before or with whatever anybody waits for. */
+START_TEST(early_ops_are_owed_to_the_mirrors)
+{
+	uint64_t end = clock_mono_ns() + 3 * NSEC_PER_SEC;
+	static struct test_op a[5], b, w;
+	struct test_link l = { 0 };
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 1);
+	link_up(&l);
+	run_early(&a[0]);
+	run_early(&a[1]);
+	ANSWERED(&a[1], 0);
+	ck_assert(commit_owes(commit));
+	ck_assert_uint_eq(l.posts, 0);
+	ck_assert_uint_eq(commit_durable_lsn(commit), 2);
+	ck_assert_uint_eq(commit_point(commit), 0);
+	run(&b, 100);
+	ck_assert(!commit_owes(commit));
+	ck_assert_uint_eq(l.posts, 1);
+	ck_assert_uint_eq(l.posted_lsn, 3);
+	WAITING(&b);
+	ck_assert_int_eq(atomic_load(&a[0].released), 0);
+	commit_link_ack(l.link, 3, 3);
+	ANSWERED(&b, 0);
+	ANSWERED(&a[0], 0);
+	ck_assert_int_eq(atomic_load(&a[0].released), 1);
+
+	run_early(&a[2]);
+	wait_lsn(&w, 4); /* as a reader of that key does */
+	ck_assert_uint_eq(l.posted_lsn, 4);
+	WAITING(&w);
+	commit_link_ack(l.link, 4, 4);
+	ANSWERED(&w, 0);
+
+	run_early(&a[3]); /* nobody comes: the timer */
+	while (commit_owes(commit) && clock_mono_ns() < end)
+		sched_yield();
+	ck_assert(!commit_owes(commit));
+	commit_link_ack(l.link, 5, 5);
+	ck_assert_uint_eq(l.posted_lsn, 5);
+
+	run_early(&a[4]); /* its mirror goes, and the queue */
+	commit_link_remove(l.link);
+	teardown();
+	ck_assert_int_eq(atomic_load(&a[4].released), 1);
+}
+END_TEST
+
+START_TEST(early_ops_wait_below_min_mirrors)
+{
+	struct test_link l1 = { 0 }, l2 = { 0 };
+	static struct test_op a, b;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 2);
+	link_up(&l1);
+	run_early(&a);
+	WAITING(&a);
+	ck_assert(!commit_owes(commit));
+	ck_assert_uint_eq(l1.posted_lsn, 1);
+	link_up(&l2);
+	commit_link_ack(l1.link, 1, 1);
+	ANSWERED(&a, 0);
+	run_early(&b);
 	ANSWERED(&b, 0);
 	commit_link_remove(l1.link);
 	commit_link_remove(l2.link);
@@ -564,6 +644,8 @@ int main(void)
 	tcase_add_test(t, protocol_c_waits_for_every_mirror_in_sync);
 	tcase_add_test(t, protocol_b_counts_memory_and_a_nothing);
 	tcase_add_test(t, a_mirror_that_falls_out_no_longer_holds_writes);
+	tcase_add_test(t, early_ops_are_owed_to_the_mirrors);
+	tcase_add_test(t, early_ops_wait_below_min_mirrors);
 	tcase_add_test(t, too_few_mirrors_time_out_and_never_acknowledge_falsely);
 	tcase_add_test(t, a_failed_log_fails_everything);
 	tcase_add_test(t, a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint);

@@ -64,7 +64,7 @@ START_TEST(lanes_are_opened_ahead)
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 20);
 	opt.lanes = 30;
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 40);
-	opt.tuner = OPTIONS_TUNER_OFF;
+	opt.tuner = OPTIONS_OFF;
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 30);
 	opt.lanes_open = 35; /* as the operator says, also without the tuner */
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 35);

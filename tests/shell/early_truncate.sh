@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A key that open(2) empties is answered when the own log has it: not held up by a mirror that stands
+# still, there after kill -9, and on the mirror as well. ftruncate(2) waits for the mirror, and so does
+# everything with early_truncate=off.
+# shellcheck source=tests/shell/mounts.sh
+. "$(dirname "$0")/mounts.sh"
+
+mirror=shm:$tmp/ring
+make_volume v
+make_volume s --join "$tmp/v/key"
+start_mirror s '' "$mirror"
+mount_volume "mirror=$mirror,timeout=60"
+for key in a b c d; do
+	echo old >"$tmp/m/$key" || fail "write of $key"
+done
+stopped=$(pid_of s)
+
+kill -STOP "$stopped"
+: >"$tmp/m/a" &
+$await_end $! 10 || fail "open with O_TRUNC waits for the mirror"
+truncate -s 0 "$tmp/m/b" &
+! $await_end $! 1 || fail "ftruncate does not wait for the mirror"
+kill_daemon m
+kill -CONT "$stopped"
+wait
+mount_volume "mirror=$mirror,timeout=60"
+[ -f "$tmp/m/a" ] && [ ! -s "$tmp/m/a" ] || fail "an answered truncation was lost"
+wait_for "in_sync m 1" 30
+same_state m s
+
+: >"$tmp/m/c" # nothing follows: it is sent all the same
+wait_for "in_sync m 1" 30
+same_state m s
+unmount m
+
+mount_volume "mirror=$mirror,timeout=60,early_truncate=off"
+wait_for "in_sync m 1" 30
+kill -STOP "$stopped"
+: >"$tmp/m/d" &
+! $await_end $! 1 || fail "early_truncate=off: open with O_TRUNC does not wait for the mirror"
+kill -CONT "$stopped"
+$await_end $! 30 || fail "the mirror goes on, the truncation does not"
+[ ! -s "$tmp/m/d" ] || fail "the truncation did not take place"
+unmount m
