@@ -145,7 +145,7 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	fs_setattr_times(&r, attr, to_set);
 	if (to_set & FUSE_SET_ATTR_SIZE)
 		how = FS_URGENT;
-	/* open(2) with O_TRUNC, which the kernel tells like truncate(2); ftruncate(2) has a handle */
+	/* open(2) with O_TRUNC, told like truncate(2); ftruncate(2) has a handle */
 	if (how && attr->st_size == 0 && !fi)
 		how |= FS_EARLY;
 	fs_submit(fs_of(req), req, FS_REPLY_ATTR, &r, how, fs_setattr_prepare, NULL);

@@ -54,7 +54,8 @@ static const struct option_def option_table[] = {
 	  "mirrors in sync that a write needs (default: a majority of the nodes; 0: go on alone)" },
 	{ "timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(timeout_s), 1, 3600, NULL, "SEC",
 	  "longest wait of a write for its mirrors before it fails with EIO (default: 30)" },
-	{ "early_truncate", KIND_CHOICE, OPTIONS_MOUNT, FIELD(early_truncate), 0, 0, "on|off", "on|off",
+	{ "early_truncate", KIND_CHOICE, OPTIONS_MOUNT, FIELD(early_truncate), 0, 0, "on|off",
+	  "on|off",
 	  "a key that open(2) empties: answered when the own log has it, as its new value follows "
 	  "(default: on)" },
 	{ "connect_timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(connect_s), 1, 3600, NULL, "SEC",

@@ -83,9 +83,9 @@ void commit_enqueue(struct commit *c, struct op *op);
 
 /* Appends, sends and completes what is queued, unless another thread is doing so. Without locks. */
 void commit_drive(struct commit *c);
-/* The same, but a last group that needs no mirror to be answered (op.early) may be left to go to the
- * mirrors together with the next one: once. Who called this calls commit_drive() within a
- * millisecond while commit_owes(), unless it calls this again. */
+/* The same, but a last group that needs no mirror to be answered (op.early) may be left to go to
+ * the mirrors together with the next one. Who called this calls commit_drive() within a millisecond
+ * while commit_owes(), unless it calls this again. */
 void commit_drive_owing(struct commit *c);
 bool commit_owes(const struct commit *c);
 

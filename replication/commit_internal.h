@@ -55,7 +55,7 @@ struct commit {
 	struct op *owed[2 * COMMIT_BATCH_OPS];
 	unsigned owed_count;
 	_Atomic bool owes;               /* owed_count > 0; written by the leader */
-	bool pay_wanted;                 /* lock: what is owed is to be posted without a next group */
+	bool pay_wanted;                 /* lock: what is owed goes without a next group */
 	bool stopping;                   /* lock */
 	bool failed;                     /* lock */
 	struct commit_link *links[COMMIT_LINKS_MAX]; /* lock */

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A key that open(2) empties is answered when the own log has it: not held up by a mirror that stands
-# still, there after kill -9, and on the mirror as well. ftruncate(2) waits for the mirror, and so does
-# everything with early_truncate=off.
+# A key that open(2) empties is answered when the own log has it: not held up by a mirror that
+# stands still, there after kill -9, and on the mirror as well. ftruncate(2) waits for the mirror,
+# and so does everything with early_truncate=off.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
