@@ -16,6 +16,9 @@
 #define NODE_TUNER_LANES_LEAST 4U
 /* A reserve takes no more than this share of the arena, unless the options say so. */
 #define NODE_TUNER_RESERVE_SHARE 4
+/* A reserve that was refused is not raised for so long. What we give back then makes room for
+ * nothing: it would be taken and given back again every few windows, and others go without it. */
+#define NODE_TUNER_REFUSED_NS (60 * NSEC_PER_SEC)
 
 /* In the order of enum options_policy. */
 static const struct tuner_policy_ops *const policies[] = {
@@ -106,19 +109,26 @@ static void bound_links(struct node *n, struct tuner_bounds *b)
 	}
 }
 
+/* The machine, the device or the memlock limit has no room for what is wanted already. */
+static bool memory_refused(struct node *n)
+{
+	struct region_look look;
+
+	region_pool_look(n->regions, &look);
+	return look.commit_err || look.register_err ||
+	       (look.refused_ns && clock_mono_ns() - look.refused_ns < NODE_TUNER_REFUSED_NS);
+}
+
 void node_tuner_bounds(struct node *n, struct tuner_bounds *ret_bounds)
 {
 	struct tuner_settings own = node_tuner_static(n);
 	unsigned most = tuner_knob_level(TUNER_KNOB_RESERVE,
 					 reserve_mib(n->arena_bytes / NODE_TUNER_RESERVE_SHARE));
-	struct region_look look;
 
 	tuner_bounds_all(ret_bounds);
 	if (n->primary)
 		bound_links(n, ret_bounds);
-	region_pool_look(n->regions, &look);
-	/* The machine, the device or the memlock limit has no room for what is wanted already. */
-	if (look.commit_err || look.register_err || most < own.level[TUNER_KNOB_RESERVE])
+	if (memory_refused(n) || most < own.level[TUNER_KNOB_RESERVE])
 		most = own.level[TUNER_KNOB_RESERVE];
 	bound(ret_bounds, TUNER_KNOB_RESERVE, most);
 	tuner_bounds_sane(ret_bounds);

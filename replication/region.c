@@ -67,6 +67,7 @@ struct region_pool {
 	bool commit_failed;
 	_Atomic int commit_err; /* the same for who looks on: set_reserve leaves it; written under
 				   lock */
+	_Atomic uint64_t refused_ns; /* when either failed last; written under lock */
 	bool stop;
 	uint64_t linger_until_ns; /* no region leaves before */
 	_Atomic uint64_t hits, misses; /* written under lock */
@@ -154,11 +155,19 @@ static void register_from_locked(struct region_pool *p, uint32_t i)
 		pthread_cond_signal(&p->work);
 }
 
+static void committed_locked(struct region_pool *p, int err)
+{
+	p->commit_err = err;
+	if (err)
+		p->refused_ns = clock_mono_ns();
+}
+
 static void registered_locked(struct region_pool *p, uint32_t i, int err)
 {
 	p->register_err = err;
 	if (!err)
 		return;
+	p->refused_ns = clock_mono_ns();
 	/* Its bytes are copied where they would have been sent from here: slower, not wrong. */
 	p->register_retry_ns = clock_mono_ns() + REGION_REGISTER_RETRY_NS;
 	register_from_locked(p, i);
@@ -227,7 +236,7 @@ static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
 			err = prepare(p, i, &register_err);
 			pthread_mutex_lock(&p->lock);
 			p->commit_failed = err != 0;
-			p->commit_err = err;
+			committed_locked(p, err);
 			busy_end_locked(p, i, err ? REGION_BARE : REGION_READY);
 			if (!err && p->registrar)
 				registered_locked(p, i, register_err);
@@ -381,7 +390,7 @@ static int get_miss_locked(struct region_pool *p, uint32_t i)
 	pthread_mutex_unlock(&p->lock);
 	err = p->be->commit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
 	pthread_mutex_lock(&p->lock);
-	p->commit_err = err;
+	committed_locked(p, err);
 	busy_end_locked(p, i, err ? REGION_BARE : REGION_USED);
 	if (!err)
 		register_from_locked(p, i);
@@ -506,6 +515,7 @@ void region_pool_look(struct region_pool *p, struct region_look *ret_look)
 		.not_found = atomic_load_explicit(&p->not_found, memory_order_relaxed),
 		.register_err = atomic_load_explicit(&p->register_err, memory_order_relaxed),
 		.commit_err = atomic_load_explicit(&p->commit_err, memory_order_relaxed),
+		.refused_ns = atomic_load_explicit(&p->refused_ns, memory_order_relaxed),
 	};
 }
 

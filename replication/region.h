@@ -106,6 +106,8 @@ struct region_look {
 	uint64_t hits, misses, found, not_found;
 	int register_err;
 	int commit_err; /* of the last attempt to get memory since some was given back */
+	uint64_t refused_ns; /* clock_mono_ns() of when memory or a registration was refused last,
+				0: never */
 };
 void region_pool_look(struct region_pool *p, struct region_look *ret_look);
 uint8_t *region_pool_base(struct region_pool *p);

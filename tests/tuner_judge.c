@@ -3,11 +3,13 @@
  * Judges tuner policies on the simulated NIC: eight workloads, seeds, all policies, the same noise
  * for each.
  *   tuner_judge [--full] [--seeds N] [--policy NAME] [--workload NAME] [--verbose]   the table
+ *           [--minutes N]                    of the seeds that fit into so many
  *           [--held-out]                     of the workloads that nothing was chosen by
  *           [--warm TRACES]                  with a model from so many other traces of those
  *   tuner_judge --default                    the best single setting over a mix of loads
  * Without --full: two seeds and short phases, and exit 1 when a policy is harmful (never the bars:
- * the short run is too short for them). With it: 20 seeds; exit 1 when XGBoost misses a bar.
+ * the short run is too short for them). With it: 20 seeds; exit 1 when XGBoost misses a bar; each
+ * verdict goes to stderr as it comes.
  */
 #include "tuner/sim_work.h"
 
@@ -307,9 +309,17 @@ static int find_default(void)
 
 struct options {
 	bool full, held_out;
-	unsigned seeds;
+	unsigned seeds, minutes; /* 0: as long as it takes */
 	const char *policy, *workload;
 };
+
+static void show_verdict(const struct tuner_policy_ops *policy, unsigned workload, unsigned seed,
+			 const struct verdict *v)
+{
+	fprintf(stderr, "%s %s %u %.5f %.5f %.5f %.5f %u %.0f\n", policy->name,
+		sim_workload_name((enum sim_workload)workload), seed, v->phase_share, v->to_default,
+		v->to_best_static, v->oracle, v->bad_in_a_row, v->us_per_window);
+}
 
 static void judge_trace(const struct options *o, unsigned workload, unsigned seed)
 {
@@ -319,9 +329,13 @@ static void judge_trace(const struct options *o, unsigned workload, unsigned see
 	if (sim_trace_create((enum sim_workload)workload, seed + 1, !o->full, &t))
 		exit(2);
 	sweep_static(t, &sweep);
-	for (unsigned p = 0; p < POLICIES; p++)
-		if (!o->policy || strcmp(o->policy, policies[p]->name) == 0)
-			run(t, policies[p], seed + 1, &sweep, &verdicts[p][workload][seed]);
+	for (unsigned p = 0; p < POLICIES; p++) {
+		if (o->policy && strcmp(o->policy, policies[p]->name) != 0)
+			continue;
+		run(t, policies[p], seed + 1, &sweep, &verdicts[p][workload][seed]);
+		if (o->full)
+			show_verdict(policies[p], workload, seed + 1, &verdicts[p][workload][seed]);
+	}
 	sim_trace_destroy(t);
 }
 
@@ -330,6 +344,23 @@ static bool judged(const struct options *o, unsigned workload)
 	if (o->workload)
 		return strcmp(o->workload, sim_workload_name((enum sim_workload)workload)) == 0;
 	return o->held_out == (workload >= SIM_WORKLOADS);
+}
+
+/* Seed by seed, so that what fits into the time are whole ones. */
+static void judge(struct options *o)
+{
+	time_t begin = time(NULL);
+
+	for (unsigned s = 0; s < o->seeds; s++) {
+		if (s > 0 && o->minutes > 0 && time(NULL) - begin > 60 * (time_t)o->minutes) {
+			fprintf(stderr, "%u seeds of %u in %u minutes\n", s, o->seeds, o->minutes);
+			o->seeds = s;
+			break;
+		}
+		for (unsigned w = 0; w < SIM_WORKLOADS_ALL; w++)
+			if (judged(o, w))
+				judge_trace(o, w, s);
+	}
 }
 
 /* All traces of a policy, side by side. */
@@ -384,6 +415,7 @@ int main(int argc, char **argv)
 		{ "default", no_argument, NULL, 'd' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "held-out", no_argument, NULL, 'h' },
+		{ "minutes", required_argument, NULL, 'M' },
 		{ "warm", required_argument, NULL, 'm' },
 		{ 0 },
 	};
@@ -414,6 +446,9 @@ int main(int argc, char **argv)
 		case 'h':
 			o.held_out = true;
 			break;
+		case 'M':
+			o.minutes = (unsigned)strtoul(optarg, NULL, 10);
+			break;
 		case 'm':
 			warm_up((unsigned)strtoul(optarg, NULL, 10));
 			break;
@@ -426,8 +461,6 @@ int main(int argc, char **argv)
 	if (!known || o.seeds == 0 || o.seeds > SEEDS_MAX ||
 	    (o.policy && !tuner_policy_by_name(o.policy)))
 		return 2;
-	for (unsigned w = 0; w < SIM_WORKLOADS_ALL; w++)
-		for (unsigned s = 0; s < o.seeds && judged(&o, w); s++)
-			judge_trace(&o, w, s);
+	judge(&o);
 	return report(&o);
 }

@@ -16,7 +16,7 @@ int tuner_trace_begin(FILE *out, const struct tuner_config *config, const void *
 int tuner_trace_add(FILE *out, const struct tuner_window *w, const struct tuner_decision *d);
 
 /* The head: a configuration that stays valid; *ret_model is malloc'ed or NULL. -EINVAL: not a
- * trace; -ESTALE: of another feature schema; -EIO, -ENOMEM. */
+ * trace, told by its first bytes; -ESTALE: of another feature schema; -ENOMEM; as read(2). */
 int tuner_trace_read_head(FILE *in, struct tuner_config *ret_config, void **ret_model,
 			  size_t *ret_len);
 
@@ -28,7 +28,7 @@ struct tuner_recorded {
 	struct tuner_settings choice_settings;
 	float prior, prior_error;
 };
-/* The next window. -ENODATA: no more; -EINVAL: damaged, -EIO, -ENOMEM. */
+/* The next window. -ENODATA: no more; -EINVAL: damaged; -ENOMEM; as read(2). */
 int tuner_trace_read(FILE *in, struct tuner_recorded *ret_recorded);
 
 /* Decides all windows of the trace anew and compares. on_window, if not NULL, gets each

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a trace; nothing in it is believed. */
+/* Reading a trace; nothing in it is believed, and it takes bounded memory whatever it is. */
 #include "tuner/trace.h"
+
+#include "tuner/model_file.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -8,21 +10,62 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The next line as JSON, for the caller to decref. */
-static int get_line(FILE *in, json_t **ret_line)
+/* What a trace begins with; the file may be anything, and endless. */
+static const char begin[] = "{\"kvfs_tuner_trace\"";
+/* The head has the model in hexadecimal digits. */
+#define HEAD_BYTES_MAX (2 * (size_t)MODEL_FILE_BYTES_MAX + 4096)
+#define WINDOW_BYTES_MAX ((size_t)1 << 20)
+
+/* Up to a newline or the end. -EINVAL: more than most bytes, or not begun as `first` says. */
+static int get_text(FILE *in, const char *first, size_t most, char **ret_text, size_t *ret_len)
 {
+	size_t len = 0, size = 0;
 	char *text = NULL;
-	size_t size = 0;
-	ssize_t len = getline(&text, &size, in);
-	json_t *line;
+	int c, err = 0;
 
-	if (len < 0) {
-		int err = ferror(in) ? -EIO : -ENODATA;
+	errno = 0;
+	while ((c = getc_unlocked(in)) != EOF && c != '\n') {
+		if (len == size) {
+			size_t more = size ? 2 * size : 4096;
+			char *bigger = realloc(text, more);
 
+			if (!bigger) {
+				err = -ENOMEM;
+				break;
+			}
+			text = bigger;
+			size = more;
+		}
+		if (len == most || (*first && c != (unsigned char)*first++)) {
+			err = -EINVAL;
+			break;
+		}
+		text[len++] = (char)c;
+	}
+	if (!err && c == EOF && ferror(in))
+		err = errno ? -errno : -EIO;
+	else if (!err && c == EOF && len == 0)
+		err = -ENODATA;
+	if (err) {
 		free(text);
 		return err;
 	}
-	line = json_loadb(text, (size_t)len, 0, NULL);
+	*ret_text = text;
+	*ret_len = len;
+	return 0;
+}
+
+/* The next line as JSON, for the caller to decref. */
+static int get_line(FILE *in, const char *first, size_t most, json_t **ret_line)
+{
+	char *text;
+	json_t *line;
+	size_t len;
+	int err = get_text(in, first, most, &text, &len);
+
+	if (err)
+		return err;
+	line = len ? json_loadb(text, len, 0, NULL) : NULL;
 	free(text);
 	if (!json_is_object(line)) {
 		json_decref(line);
@@ -132,7 +175,7 @@ int tuner_trace_read_head(FILE *in, struct tuner_config *ret_config, void **ret_
 {
 	struct tuner_config config;
 	json_t *line;
-	int err = get_line(in, &line);
+	int err = get_line(in, begin, HEAD_BYTES_MAX, &line);
 
 	if (err)
 		return err == -ENODATA ? -EINVAL : err;
@@ -183,7 +226,7 @@ int tuner_trace_read(FILE *in, struct tuner_recorded *ret_recorded)
 {
 	struct tuner_recorded r;
 	json_t *line;
-	int err = get_line(in, &line);
+	int err = get_line(in, "", WINDOW_BYTES_MAX, &line);
 
 	if (err)
 		return err;

@@ -102,6 +102,21 @@ static void restart(struct tuner *t, struct context *ctx)
 	t->budget = BUDGET_MOST;
 }
 
+/* A load that is near a known one, but not quite what it was when its rewards were measured: its
+ * best may be far below the static settings here, and they are looked at in the next window. */
+static void recall(struct tuner *t, const struct tuner_window *w, const struct context_key *key)
+{
+	struct tuner_settings shipped = tuner_settings_clamp(t->config.shipped, &w->bounds);
+	struct key_mean now = { *key, 1 };
+
+	if (!context_moved(&t->ctx->base, &now, &t->key_noise))
+		return;
+	memset(&t->ctx->reward, 0, sizeof(t->ctx->reward));
+	t->ctx->base = now;
+	if (!tuner_settings_equal(t->ctx->best, shipped))
+		t->ctx->audit_at = TUNER_AUDIT_NOW;
+}
+
 static void shift(struct tuner *t, const struct tuner_window *w, const struct context_key *key,
 		  struct tuner_decision *d)
 {
@@ -131,6 +146,7 @@ static void shift(struct tuner *t, const struct tuner_window *w, const struct co
 		return;
 	}
 	t->ctx = ctx;
+	recall(t, w, key);
 	hold(t, d, TUNER_RECALL, "a known load");
 }
 

@@ -115,6 +115,11 @@ in_out "another decision"
 head -c 300 /dev/urandom >"$tmp/noise"
 expect 1 "$KVFS" tune --replay "$tmp/noise"
 one_line "not a trace"
+# One without an end is not read to it.
+expect 1 timeout 20 "$KVFS" tune --replay /dev/zero
+one_line "not a trace"
+expect 1 "$KVFS" tune --replay "$tmp"
+one_line "Is a directory"
 
 # Nothing was lost on the way.
 digest() { "$KVFS" status --digest "$1" | sed -n 's/^digest *//p'; }

@@ -6,6 +6,7 @@
 #include "replication/region.h"
 #include "tests/unit/unit_main.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -81,6 +82,37 @@ START_TEST(the_arena_bounds_the_reserve)
 	opt.mr_cache_bytes = 512 << 20; /* as the operator says */
 	node_tuner_bounds(&node, &b);
 	ck_assert_uint_eq(tuner_knob_value(TUNER_KNOB_RESERVE, b.hi[TUNER_KNOB_RESERVE]), 512);
+	region_pool_destroy(node.regions);
+}
+END_TEST
+
+static int refuse(void *be, uint64_t off, uint64_t len)
+{
+	return off >= 2 * REGION_BYTES ? -ENOMEM : region_memfd_ops.commit(be, off, len);
+}
+
+/* A reserve that found no memory isn't raised again because it gave back what it had got. */
+START_TEST(a_refusal_bounds_the_reserve_for_a_while)
+{
+	struct region_backend_ops refusing = region_memfd_ops;
+	struct region_stats stats;
+	struct region_look look;
+	struct tuner_bounds b;
+
+	refusing.commit = refuse;
+	opt.mr_cache_bytes = 64 << 20;
+	ck_assert_int_eq(region_pool_create(&refusing, 64 << 20, 3 * REGION_BYTES, &node.regions),
+			 0);
+	do
+		region_pool_look(node.regions, &look);
+	while (!look.commit_err); /* to Check's limit */
+	region_pool_set_reserve(node.regions, 0);
+	do { /* until all of it went back */
+		region_pool_look(node.regions, &look);
+		region_pool_stats(node.regions, &stats);
+	} while (look.commit_err || stats.ready_bytes > 0);
+	node_tuner_bounds(&node, &b);
+	ck_assert_uint_eq(tuner_knob_value(TUNER_KNOB_RESERVE, b.hi[TUNER_KNOB_RESERVE]), 64);
 	region_pool_destroy(node.regions);
 }
 END_TEST
@@ -226,6 +258,7 @@ int main(void)
 	tcase_add_test(c, other_levels_are_the_ladders);
 	tcase_add_test(c, lanes_are_opened_ahead);
 	tcase_add_test(c, the_arena_bounds_the_reserve);
+	tcase_add_test(c, a_refusal_bounds_the_reserve_for_a_while);
 	tcase_add_test(c, a_machine_with_a_card);
 	tcase_add_test(c, a_machine_without_a_card);
 	tcase_add_test(c, bytes_moved_and_interfaces);

@@ -23,16 +23,23 @@ static int fault_policy_create(uint64_t seed, struct tuner_policy **ret_policy)
 	return policy_xgboost_create(&xgb_fault_api, seed, ret_policy);
 }
 
-static void begin(const struct tuner_policy_ops *policy, enum sim_workload workload)
+static void begin_seeded(const struct tuner_policy_ops *policy, enum sim_workload workload,
+			 uint64_t trace_seed, uint64_t seed)
 {
 	struct tuner_config config;
 
 	tuner_config_init(&config);
 	config.policy = policy;
-	ck_assert_int_eq(sim_trace_create(workload, 3, false, &trace), 0);
+	config.seed = seed;
+	ck_assert_int_eq(sim_trace_create(workload, trace_seed, false, &trace), 0);
 	ck_assert_int_eq(tuner_create(&config, &tuner), 0);
 	tuner_bounds_all(&bounds);
 	bad_in_a_row = worst_in_a_row = 0;
+}
+
+static void begin(const struct tuner_policy_ops *policy, enum sim_workload workload)
+{
+	begin_seeded(policy, workload, 3, 1);
 }
 
 static void end(void)
@@ -120,6 +127,22 @@ START_TEST(load_may_flip_each_window)
 	ck_assert_uint_eq(moved, 0);
 	ck_assert_uint_le(worst_in_a_row, 2);
 	end();
+}
+END_TEST
+
+/* What is best for one load is wrong for another that passes for it: seen in two windows. In seed 9
+ * it was three. */
+START_TEST(a_load_may_pass_for_a_known_one)
+{
+	for (uint64_t seed = 8; seed <= 10; seed++) {
+		struct tuner_settings s = tuner_settings_shipped;
+
+		begin_seeded(&tuner_policy_xgboost, SIM_TENANTS, seed, seed);
+		for (unsigned i = 0; i < trace->windows; i++)
+			s = pass(i, s, NULL);
+		end();
+		ck_assert_uint_le(worst_in_a_row, 2);
+	}
 }
 END_TEST
 
@@ -305,6 +328,7 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, rewards_may_be_wrong_or_noisy);
 	tcase_add_test(t, load_may_flip_each_window);
+	tcase_add_test(t, a_load_may_pass_for_a_known_one);
 	tcase_add_test(t, limits_may_tighten);
 	tcase_add_test(t, what_is_asked_may_not_be_given);
 	tcase_add_test(t, frozen_means_still);

@@ -176,6 +176,51 @@ START_TEST(not_a_trace)
 }
 END_TEST
 
+struct endless {
+	const char *begin;
+	char fill;
+	size_t given; /* bytes */
+};
+
+static ssize_t endless_read(void *cookie, char *buf, size_t len)
+{
+	struct endless *e = cookie;
+	size_t n = strlen(e->begin);
+
+	for (size_t i = 0; i < len; i++, e->given++)
+		buf[i] = e->given < n ? e->begin[e->given] : e->fill;
+	return (ssize_t)len;
+}
+
+/* A file without an end is given up: a wrong one at its first bytes, a line at its limit. */
+START_TEST(endless_files)
+{
+	static const char shipped[] = HEAD ",\"policy\":\"static\",\"shipped\":{\"lanes\":20,"
+		"\"poll_us\":50,\"batch\":4,\"reserve_mib\":64}}\n{";
+	static const struct {
+		struct endless file;
+		size_t most;
+	} cases[] = {
+		{ { "", 0, 0 }, 1 << 16 },
+		{ { "{\"", ' ', 0 }, 1 << 16 },
+		{ { HEAD, ' ', 0 }, 40 << 20 },
+		{ { shipped, ' ', 0 }, 2 << 20 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		static const cookie_io_functions_t io = { .read = endless_read };
+		struct endless e = cases[i].file;
+		FILE *in = fopencookie(&e, "r", io);
+		uint64_t window;
+
+		ck_assert_ptr_nonnull(in);
+		ck_assert_int_eq(tuner_trace_replay(in, NULL, NULL, &window), -EINVAL);
+		ck_assert_uint_le(e.given, cases[i].most);
+		fclose(in);
+	}
+}
+END_TEST
+
 START_TEST(log_keeps_the_last)
 {
 	static struct decision_log log;
@@ -208,6 +253,7 @@ int main(void)
 	tcase_add_test(t, replay_policy_repeats_without_the_model);
 	tcase_add_test(t, not_a_trace);
 	tcase_add_test(t, trace_of_another_schema);
+	tcase_add_test(t, endless_files);
 	tcase_add_test(t, log_keeps_the_last);
 	suite_add_tcase(s, t);
 	return unit_run(s);
