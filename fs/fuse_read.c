@@ -283,8 +283,12 @@ void fs_statfs(fuse_req_t req, fuse_ino_t ino)
 	store_stats_locked(st, &stats);
 	fs_unlock(fs, st);
 	sv.f_blocks = fs->node->arena_bytes / FS_BLOCK_BYTES;
-	sv.f_bfree = slab_available_bytes(fs->node->slab) / FS_BLOCK_BYTES;
-	sv.f_bavail = sv.f_bfree;
+	sv.f_bavail = slab_available_bytes(fs->node->slab) / FS_BLOCK_BYTES;
+	sv.f_bfree = slab_free_bytes(fs->node->slab) / FS_BLOCK_BYTES;
+	if (sv.f_bfree > sv.f_blocks)
+		sv.f_bfree = sv.f_blocks; /* the pool is a little larger than the arena */
+	if (sv.f_bavail > sv.f_bfree)
+		sv.f_bavail = sv.f_bfree; /* something was freed between the two */
 	sv.f_files = fs->node->inodes_max;
 	sv.f_ffree = stats.inodes < sv.f_files ? sv.f_files - stats.inodes : 0;
 	sv.f_favail = sv.f_ffree;
