@@ -72,10 +72,12 @@ static void status_print_store(const json_t *j)
 	uint64_t hits = status_u64(j, "memory", "region_hits"),
 		 misses = status_u64(j, "memory", "region_misses");
 
-	printf("keys        %llu names, %llu inodes, %s of values\n",
+	/* a key with holes has a size far beyond what it takes */
+	printf("keys        %llu names, %llu inodes, %s used by values, %s by their sizes\n",
 	       (unsigned long long)status_u64(j, "store", "names"),
 	       (unsigned long long)status_u64(j, "store", "inodes"),
-	       units_format_size(status_u64(j, "store", "value_bytes"), a));
+	       units_format_size(status_u64(j, "memory", "value_used_bytes"), a),
+	       units_format_size(status_u64(j, "store", "value_bytes"), b));
 	printf("arena       %s of %s taken; regions: %llu hits, %llu misses\n",
 	       units_format_size(status_u64(j, "memory", "region_used_bytes"), a),
 	       units_format_size(status_u64(j, "memory", "arena_bytes"), b),

@@ -17,9 +17,12 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <urcu/list.h>
 
 #define CONTROL_IO_SECONDS 10
 #define CONTROL_CONNECTIONS_MAX 16
+#define CONTROL_THREADS_MAX (2 * CONTROL_CONNECTIONS_MAX) /* those that are dropped included */
+#define CONTROL_DROP_NS NSEC_PER_SEC /* for these to end */
 #define CONTROL_BIND_MS 1000 /* between tries, while there is no room for it */
 #define CONTROL_CKPT_NS (3600 * NSEC_PER_SEC)
 
@@ -32,13 +35,16 @@ struct control {
 	bool started;
 	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t idle;
-	unsigned connections;
+	unsigned connections, dropped; /* dropped: of those, the ones told to end */
+	struct cds_list_head silent;   /* without a whole request yet, oldest first */
 	int farewell_fd; /* who asked for the shutdown; -1: nobody */
 };
 
 struct control_conn {
 	struct control *c;
 	int fd;
+	struct cds_list_head node; /* in silent, or empty; the control's lock */
+	bool dropped;              /* likewise */
 };
 
 /* detail: behind what, in one sentence; may be "". */
@@ -161,6 +167,32 @@ static void control_reply(int fd, json_t *reply)
 	free(text);
 }
 
+/* Its request is there: it gives way to nobody. */
+static void control_speaks(struct control_conn *conn)
+{
+	pthread_mutex_lock(&conn->c->lock);
+	cds_list_del_init(&conn->node);
+	pthread_mutex_unlock(&conn->c->lock);
+}
+
+/* The last of a connection. stays: it waits for the daemon's end. */
+static void control_leave(struct control_conn *conn, bool stays)
+{
+	struct control *c = conn->c;
+
+	pthread_mutex_lock(&c->lock);
+	cds_list_del_init(&conn->node);
+	if (stays && c->farewell_fd < 0)
+		c->farewell_fd = conn->fd;
+	else
+		close(conn->fd);
+	c->connections--;
+	c->dropped -= conn->dropped;
+	free(conn);
+	pthread_cond_signal(&c->idle);
+	pthread_mutex_unlock(&c->lock);
+}
+
 static void *control_conn_main(void *arg)
 {
 	struct control_conn *conn = arg;
@@ -176,20 +208,45 @@ static void *control_conn_main(void *arg)
 		control_reply(conn->fd, reply);
 		json_decref(reply);
 	} else if (control_read_line(c, conn->fd, line, sizeof(line)) == 0) {
+		control_speaks(conn);
 		reply = control_serve(c, line, &stays);
 		control_reply(conn->fd, reply);
 		json_decref(reply);
 	}
-	pthread_mutex_lock(&c->lock);
-	if (stays && c->farewell_fd < 0)
-		c->farewell_fd = conn->fd;
-	else
-		close(conn->fd);
-	free(conn);
-	c->connections--;
-	pthread_cond_signal(&c->idle);
-	pthread_mutex_unlock(&c->lock);
+	control_leave(conn, stays);
 	return NULL;
+}
+
+/* A place for one more connection. Where all are taken the oldest that has not sent its request
+ * gives way: it ends as soon as its thread runs, which is waited for where many do. False: all have
+ * requests under way. */
+static bool control_enter(struct control *c, struct control_conn *conn)
+{
+	uint64_t deadline_ns = clock_mono_ns() + CONTROL_DROP_NS;
+	bool room;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->connections - c->dropped >= CONTROL_CONNECTIONS_MAX &&
+	    !cds_list_empty(&c->silent)) {
+		struct control_conn *oldest =
+		    cds_list_first_entry(&c->silent, struct control_conn, node);
+
+		cds_list_del_init(&oldest->node);
+		oldest->dropped = true;
+		c->dropped++;
+		shutdown(oldest->fd, SHUT_RDWR);
+	}
+	while (c->dropped > 0 && c->connections >= CONTROL_THREADS_MAX &&
+	       thread_cond_wait_until(&c->idle, &c->lock, deadline_ns) == 0)
+		;
+	room = c->connections - c->dropped < CONTROL_CONNECTIONS_MAX &&
+	       c->connections < CONTROL_THREADS_MAX;
+	if (room) {
+		c->connections++;
+		cds_list_add_tail(&conn->node, &c->silent);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return room;
 }
 
 static void control_accept(struct control *c)
@@ -197,27 +254,24 @@ static void control_accept(struct control *c)
 	struct control_conn *conn;
 	int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	pthread_t thread;
-	bool room;
 
 	if (fd < 0)
 		return;
-	pthread_mutex_lock(&c->lock);
-	room = c->connections < CONTROL_CONNECTIONS_MAX;
-	c->connections += room;
-	pthread_mutex_unlock(&c->lock);
-	conn = room ? malloc(sizeof(*conn)) : NULL;
-	if (conn) {
-		*conn = (struct control_conn){ .c = c, .fd = fd };
-		if (thread_start(&thread, "kv-ctl", control_conn_main, conn) == 0) {
-			pthread_detach(thread);
-			return;
-		}
-		free(conn);
+	conn = calloc(1, sizeof(*conn));
+	if (!conn) {
+		close(fd);
+		return;
 	}
-	close(fd);
-	pthread_mutex_lock(&c->lock);
-	c->connections -= room;
-	pthread_mutex_unlock(&c->lock);
+	conn->c = c;
+	conn->fd = fd;
+	if (!control_enter(c, conn)) {
+		close(fd);
+		free(conn);
+	} else if (thread_start(&thread, "kv-ctl", control_conn_main, conn) == 0) {
+		pthread_detach(thread);
+	} else {
+		control_leave(conn, false);
+	}
 }
 
 /* Bound through /proc/self/fd, since the volume's path may be longer than a
@@ -287,7 +341,8 @@ int control_start(struct node *n, struct fs *fs, struct control **ret_c, char wh
 	c->fs = fs;
 	c->listen_fd = c->farewell_fd = -1;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->idle, NULL);
+	thread_cond_init(&c->idle);
+	CDS_INIT_LIST_HEAD(&c->silent);
 	c->stop_fd = eventfd(0, EFD_CLOEXEC);
 	c->shutdown_fd = eventfd(0, EFD_CLOEXEC);
 	err = control_open(c);

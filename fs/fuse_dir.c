@@ -16,6 +16,7 @@ struct fs_listing {
 	size_t size;       /* capacity for the answer's bytes */
 	size_t used;
 	bool plus;
+	bool atime;        /* the directory's is to move */
 	uint64_t lsn;      /* newest change of what is listed */
 	uint64_t *inos;    /* plus: references given */
 	unsigned ino_count;
@@ -74,6 +75,7 @@ static int fs_listing_fill(struct fs *fs, fuse_ino_t ino, uint64_t after, struct
 		err = dir ? -ENOTDIR : -ENOENT;
 	} else {
 		l->lsn = dir->last_lsn;
+		l->atime = fs_atime_is_due_locked(fs, dir);
 		while (store_readdir_locked(st, dir, after, &e) &&
 		       fs_listing_add_locked(fs, st, l, &e))
 			after = e.cookie;
@@ -100,10 +102,14 @@ static void fs_list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool
 		fs_op_free(l.o);
 		return;
 	}
+	if (l.atime)
+		fs_touch_atime(fs, ino);
 	l.o->u.count = l.used;
 	l.o->op.head = (uint8_t *)l.inos;
 	l.o->op.data_len = l.ino_count;
 	fs_reply_after(fs, l.o, l.lsn);
+	if (l.atime)
+		fs_drive(fs);
 }
 
 void fs_list_unref(struct fs_op *o)

@@ -308,7 +308,8 @@ void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record
 	}
 	err = fs_submit_op(fs, o, r, crc, prepare, arg);
 	if (!err) {
-		fs_drive(fs);
+		if (req)
+			fs_drive(fs);
 		return;
 	}
 	commit_unadmit(fs->commit, bytes);
@@ -332,6 +333,8 @@ void fs_free_inodes(struct fs *fs, const uint64_t *inos, unsigned n)
 
 		fs_submit(fs, NULL, FS_REPLY_NONE, &r, FS_URGENT, NULL, NULL);
 	}
+	if (i > 0)
+		fs_drive(fs);
 }
 
 void fs_unref(struct fs *fs, uint64_t ino, uint64_t n)

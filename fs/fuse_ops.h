@@ -40,7 +40,7 @@ struct fs {
 	char *mountpoint;
 	double cache_seconds;
 	uint64_t timeout_ns;
-	bool read_only, mirror, xattr, noatime;
+	bool read_only, mirror, xattr, noatime, nodiratime;
 	bool served;                 /* workers were started */
 	unsigned worker_count;       /* workers_lock */
 	pthread_mutex_t workers_lock;
@@ -130,7 +130,8 @@ enum fs_submit_how {
 
 /*
  * A whole mutation: room in the log, lock, prepare (may be NULL; completes or refuses r), execute,
- * drive. Answers req in every case; req NULL with FS_REPLY_NONE. how: of enum fs_submit_how.
+ * drive. Answers req in every case. req NULL with FS_REPLY_NONE: never waits (without room in the
+ * log nothing happens), and the caller drives. how: of enum fs_submit_how.
  */
 void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record *r, unsigned how,
 	       int (*prepare)(struct fs *fs, struct store *st, struct record *r, void *arg),
@@ -165,6 +166,7 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 void fs_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
 void fs_statfs(fuse_req_t req, fuse_ino_t ino);
 void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+bool fs_atime_is_due_locked(const struct fs *fs, const struct inode *in); /* relatime */
 
 /* fuse_dir.c */
 void fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
@@ -182,7 +184,10 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 void fs_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 			struct fuse_file_info *fi_in, fuse_ino_t ino_out, off_t off_out,
 			struct fuse_file_info *fi_out, size_t len, int flags);
-void fs_touch_atime(struct fs *fs, uint64_t ino); /* relatime, without waiting */
+/* Moves an access time that fs_atime_is_due_locked said to be due, by a record of its own. Before
+ * the answer, so that who asks for the time next sees it; fs_drive comes after the answer, which is
+ * not to wait for the log. Without room in the log the time stays. */
+void fs_touch_atime(struct fs *fs, uint64_t ino);
 
 /* fuse_name.c: names */
 void fs_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,31 +153,38 @@ void fs_readlink(fuse_req_t req, fuse_ino_t ino)
 	char target[RECORD_SYMLINK_MAX + 1];
 	struct inode *in;
 	struct store *st;
+	bool atime = false;
 	int err = 0;
 
 	st = fs_lock(fs);
 	in = store_inode_locked(st, ino);
-	if (!in)
+	if (!in) {
 		err = ENOENT;
-	else if (!S_ISLNK(in->mode))
+	} else if (!S_ISLNK(in->mode)) {
 		err = EINVAL;
-	else
+	} else {
 		memcpy(target, in->u.target, strlen(in->u.target) + 1);
+		atime = fs_atime_is_due_locked(fs, in);
+	}
 	fs_unlock(fs, st);
+	if (atime)
+		fs_touch_atime(fs, ino);
 	/* a target never changes, and whoever asks has looked the link up: it is committed */
 	if (err)
 		fuse_reply_err(req, err);
 	else
 		fuse_reply_readlink(req, target);
+	if (atime)
+		fs_drive(fs);
 }
 
-static bool fs_atime_is_due(const struct fs *fs, const struct inode *in, uint64_t now_ns)
+bool fs_atime_is_due_locked(const struct fs *fs, const struct inode *in)
 {
 	int64_t atime = (int64_t)in->atime_ns;
 
-	return !fs->noatime && !fs->read_only &&
+	return !fs->noatime && !fs->read_only && !(fs->nodiratime && S_ISDIR(in->mode)) &&
 	       (atime <= (int64_t)in->mtime_ns || atime <= (int64_t)in->ctime_ns ||
-		atime < (int64_t)now_ns - FS_ATIME_MAX_AGE_NS);
+		atime < (int64_t)clock_real_ns() - FS_ATIME_MAX_AGE_NS);
 }
 
 static void fs_read_wait(struct fs *fs, fuse_req_t req, const struct value_ref *refs, unsigned n,
@@ -200,7 +208,7 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 {
 	struct fs *fs = fs_of(req);
 	struct value_ref refs[OP_DATA_IOV_MAX];
-	uint64_t now_ns = clock_real_ns(), lsn = 0, got = 0;
+	uint64_t lsn = 0, got = 0;
 	struct store *st = fs_lock(fs);
 	struct inode *in = store_inode_locked(st, ino);
 	bool atime = false;
@@ -213,13 +221,15 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	} else {
 		n = value_refs(&in->u.value, (uint64_t)off, size, refs, OP_DATA_IOV_MAX, &got);
 		lsn = in->last_lsn;
-		atime = fs_atime_is_due(fs, in, now_ns);
+		atime = !(fi->flags & O_NOATIME) && fs_atime_is_due_locked(fs, in);
 	}
 	fs_unlock(fs, st);
 	if (err) {
 		fuse_reply_err(req, err);
 		return;
 	}
+	if (atime)
+		fs_touch_atime(fs, ino);
 	if (!fs_committed(fs, lsn)) {
 		fs_read_wait(fs, req, refs, (unsigned)n, lsn);
 	} else {
@@ -228,7 +238,7 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 			value_ref_put(fs->node->slab, &refs[i]);
 	}
 	if (atime)
-		fs_touch_atime(fs, ino);
+		fs_drive(fs);
 }
 
 void fs_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
@@ -273,8 +283,12 @@ void fs_statfs(fuse_req_t req, fuse_ino_t ino)
 	store_stats_locked(st, &stats);
 	fs_unlock(fs, st);
 	sv.f_blocks = fs->node->arena_bytes / FS_BLOCK_BYTES;
-	sv.f_bfree = slab_available_bytes(fs->node->slab) / FS_BLOCK_BYTES;
-	sv.f_bavail = sv.f_bfree;
+	sv.f_bavail = slab_available_bytes(fs->node->slab) / FS_BLOCK_BYTES;
+	sv.f_bfree = slab_free_bytes(fs->node->slab) / FS_BLOCK_BYTES;
+	if (sv.f_bfree > sv.f_blocks)
+		sv.f_bfree = sv.f_blocks; /* the pool is a little larger than the arena */
+	if (sv.f_bavail > sv.f_bfree)
+		sv.f_bavail = sv.f_bfree; /* something was freed between the two */
 	sv.f_files = fs->node->inodes_max;
 	sv.f_ffree = stats.inodes < sv.f_files ? sv.f_files - stats.inodes : 0;
 	sv.f_favail = sv.f_ffree;

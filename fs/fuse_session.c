@@ -131,6 +131,7 @@ int fs_create(struct node *n, struct fs **ret_fs)
 	fs->timeout_ns = n->opt->timeout_s * NSEC_PER_SEC;
 	fs->xattr = n->opt->xattr;
 	fs->noatime = n->opt->noatime;
+	fs->nodiratime = n->opt->nodiratime;
 	pthread_mutex_init(&fs->workers_lock, NULL);
 	pthread_mutex_init(&fs->device_lock, NULL);
 	fs->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -205,8 +206,10 @@ void fs_own_root(struct fs *fs)
 	st = fs_lock(fs);
 	is_new = store_lsn_locked(st) == 0;
 	fs_unlock(fs, st);
-	if (is_new)
-		fs_submit(fs, NULL, FS_REPLY_NONE, &r, 0, NULL, NULL);
+	if (!is_new)
+		return;
+	fs_submit(fs, NULL, FS_REPLY_NONE, &r, 0, NULL, NULL);
+	fs_drive(fs);
 }
 
 /* text with what separates -o options escaped. */

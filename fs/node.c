@@ -24,6 +24,34 @@ uint64_t node_memory_bytes(void)
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
+/* What the kernel thinks can be had without swapping; 0: it does not say. */
+static uint64_t node_memory_available_bytes(void)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	unsigned long long kib = 0;
+	char line[128];
+
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "MemAvailable: %llu", &kib) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kib * 1024;
+}
+
+/* No reason to refuse: memory is taken as it is needed, and may be free by then. */
+static void node_check_available(const struct node *n)
+{
+	uint64_t available = node_memory_available_bytes();
+	char want[UNITS_TEXT_BYTES], have[UNITS_TEXT_BYTES];
+
+	if (available == 0 || n->arena_bytes <= available)
+		return;
+	diag_warn("%s: arena=%s, but only %s of this machine's memory are free now: a full arena "
+		  "would leave other programs none; free some, or give a smaller arena=",
+		  n->vol->path, units_format_size(n->arena_bytes, want),
+		  units_format_size(available, have));
+}
+
 static int node_fail(char *why, int err, const char *what)
 {
 	snprintf(why, NODE_WHY_BYTES, "%s: %s", what, strerror(-err));
@@ -68,6 +96,8 @@ static int node_size_in(struct node *n, const struct region_memory *m, char *why
 			 units_format_size(there, have));
 		return -ENOMEM;
 	}
+	if (m->ops == &region_memfd_ops)
+		node_check_available(n);
 	return 0;
 }
 

@@ -19,12 +19,25 @@
 #define NODE_CHECK_NS NSEC_PER_SEC
 #define NODE_DURABLE_NS (30 * NSEC_PER_SEC) /* of a record that is applied but not in the log yet */
 
+/* kv-ckpt is there before a primary's commit queue: a log that recovery finds nearly full asks for
+ * a checkpoint at once. NULL: there is none yet, or this is a mirror. */
+static struct commit *node_ckpt_commit(struct node *n)
+{
+	struct commit *c;
+
+	pthread_mutex_lock(&n->lock);
+	c = n->commit;
+	pthread_mutex_unlock(&n->lock);
+	return c;
+}
+
 static int node_ckpt_may_commit(void *ctx, uint64_t lsn)
 {
 	struct node *n = ctx;
+	struct commit *c = node_ckpt_commit(n);
 
-	if (n->commit)
-		return commit_wait_durable(n->commit, lsn, NODE_DURABLE_NS);
+	if (c)
+		return commit_wait_durable(c, lsn, NODE_DURABLE_NS);
 	/* a mirror appends before it applies; recovery has read all from the log */
 	return oplog_last_lsn(n->log) >= lsn || n->recovered.torn_tail ? 0 : -EIO;
 }
@@ -56,16 +69,18 @@ int node_ckpt_run(struct node *n)
 		.progress = node_ckpt_progress,
 	};
 	struct ckpt_info info;
+	struct commit *c;
 	int err = 0;
 
 	pthread_mutex_lock(&n->ckpt_busy);
-	if (n->commit)
-		commit_checkpoint_begin(n->commit);
+	c = node_ckpt_commit(n);
+	if (c)
+		commit_checkpoint_begin(c);
 	if (!node_ckpt_is_current(n)) {
 		/* -EBUSY: the other pool waits for this very checkpoint; the next
 		 * one will switch */
-		if (n->commit)
-			err = commit_switch_log(n->commit);
+		if (c)
+			err = commit_switch_log(c);
 		if (!err || err == -EBUSY)
 			err = image_write(store_image(n->store), n->ckpt, n->epoch, &ops, n, &info);
 		if (!err) {
@@ -74,8 +89,9 @@ int node_ckpt_run(struct node *n)
 		}
 		node_metrics_ckpt(n, err);
 	}
-	if (n->commit)
-		commit_checkpoint_done(n->commit, err);
+	c = node_ckpt_commit(n); /* a queue that came meanwhile has room now, too */
+	if (c)
+		commit_checkpoint_done(c, err);
 	pthread_mutex_unlock(&n->ckpt_busy);
 	return err;
 }
@@ -115,6 +131,7 @@ int node_ckpt_make(struct node *n, uint64_t timeout_ns)
 
 static void node_check_medium(struct node *n)
 {
+	struct commit *c = node_ckpt_commit(n);
 	int err = oplog_check(n->log);
 
 	if (err && !atomic_exchange(&n->failed, true))
@@ -123,8 +140,8 @@ static void node_check_medium(struct node *n)
 			"stop, repair the "
 			"medium, run fsck.kvfs",
 			n->vol->path, strerror(-err));
-	if (err && n->commit)
-		commit_fail(n->commit, err);
+	if (err && c)
+		commit_fail(c, err);
 }
 
 /* With n->lock held. A failed checkpoint is tried again only when something asks again. */

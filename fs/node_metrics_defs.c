@@ -28,7 +28,7 @@ const struct node_metric_def node_metric_defs[NM_COUNT] = {
 	GAUGE(NM_INODES_MAX, B, "kvfs_inodes_max", "Most keys and directories (inodes=)."),
 	GAUGE(NM_NAMES, B, "kvfs_names", "Names in directories."),
 	GAUGE(NM_ORPHANS, B, "kvfs_orphans", "Unlinked and still open."),
-	GAUGE(NM_VALUE_BYTES, B, "kvfs_value_bytes", "Bytes of all values."),
+	GAUGE(NM_VALUE_BYTES, B, "kvfs_value_bytes", "Sizes of all values, holes included."),
 	GAUGE(NM_LOG_USED, B, "kvfs_log_used_bytes", "Bytes of records in both log pools."),
 	GAUGE(NM_LOG_CAPACITY, B, "kvfs_log_capacity_bytes", "Size of both log pools."),
 	GAUGE(NM_LOG_ACTIVE_USED, B, "kvfs_log_active_used_bytes",

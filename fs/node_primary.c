@@ -48,9 +48,12 @@ static int node_start_commit(struct node *n)
 	cfg.next_lsn = store_lsn_locked(n->store) + 1;
 	store_unlock(n->store);
 	err = commit_create(n->log, &cfg, &c);
-	if (!err)
-		n->commit = c;
-	return err;
+	if (err)
+		return err;
+	pthread_mutex_lock(&n->lock); /* kv-ckpt runs already, see node_ckpt_commit */
+	n->commit = c;
+	pthread_mutex_unlock(&n->lock);
+	return 0;
 }
 
 static int node_start_links(struct node *n)

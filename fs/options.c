@@ -104,6 +104,8 @@ static const struct option_def option_table[] = {
 	  "with promote: also a mirror that was not in sync; what it lacks is lost" },
 	{ "noatime", KIND_FLAG, OPTIONS_MOUNT, FIELD(noatime), 0, 0, NULL, NULL,
 	  "never update access times" },
+	{ "nodiratime", KIND_FLAG, OPTIONS_MOUNT, FIELD(nodiratime), 0, 0, NULL, NULL,
+	  "never update directories' access times" },
 	{ "allow_other", KIND_FLAG, BOTH, FIELD(allow_other), 0, 0, NULL, NULL,
 	  "users beside the one who mounts may use it (default: on for root)" },
 };
@@ -112,7 +114,7 @@ static const struct option_def option_table[] = {
 /* Words of fstab that say nothing to kvfs, and those the kernel's mount takes. */
 static const char *const option_ignored[] = {
 	"rw", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail",
-	"defaults", "relatime", "norelatime", "strictatime", "atime", "diratime", "nodiratime",
+	"defaults", "relatime", "norelatime", "strictatime", "atime", "diratime",
 	"async", "iversion", "noiversion", "silent", "loud", "nolazytime", "symfollow", NULL,
 };
 static const char *const option_kernel[] = {

@@ -63,7 +63,7 @@ struct options {
 	unsigned ack_timeout;       /* verbs: exponent */
 	char rdma_device[OPTIONS_DEVICE_BYTES]; /* verbs: NAME[:PORT[:GID]], empty: any */
 	unsigned threads;           /* 0: as many as processors, at least 2, at most 16 */
-	bool xattr, ro, noatime, allow_other, promote, force;
+	bool xattr, ro, noatime, nodiratime, allow_other, promote, force;
 	struct options_addrs mirrors, listen;
 	struct options_metrics metrics;
 	char kernel[128];           /* flags for the mount itself: ",nosuid,noexec" */

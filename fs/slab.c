@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Slab allocator. A region of the pool is cut into pages of one kind (128 of 64 KiB, 8 of 1 MiB, or
- * one of 8 MiB); a page belongs to one size class while any of its slots is used. Slots are found
- * from an address by arithmetic: address -> region -> page. A region without used pages goes back
+ * one of 8 MiB); a page belongs to one size class while any of its slots is used. The largest class
+ * has regions of its own; when there is none left it also takes what 1 MiB pages are free, as a
+ * class behind the others (SLAB_LAST). Slots are found from an address by arithmetic: address ->
+ * region -> page. A region without used pages goes back
  * to the pool; one of each kind is kept, so that use that swings about a level costs nothing, and
  * is cut anew when another kind needs it.
  *
@@ -36,6 +38,8 @@
 
 #define SLAB_MIN_SHIFT 6                 /* the smallest class: 64 bytes */
 #define SLAB_CLASSES (10 * 4 + 1)        /* four a doubling, 64 .. 65536 */
+#define SLAB_LARGEST (SLAB_CLASSES - 1)
+#define SLAB_LAST SLAB_CLASSES           /* slots as the largest, in 1 MiB pages */
 #define SLAB_LINE_FROM_BYTES 8192        /* classes from here have data on a cache line */
 #define SLAB_LINE_BYTES 64
 
@@ -84,8 +88,9 @@ struct slab {
 	pthread_mutex_t lock; /* everything below */
 	uint64_t regions_taken;
 	uint64_t limit;                            /* regions; no more are taken */
-	struct slab_class class[SLAB_CLASSES];
+	struct slab_class class[SLAB_LAST + 1];
 	struct cds_list_head open[PAGE_KINDS];     /* regions with free and used pages */
+	uint64_t free_pages[PAGE_KINDS];           /* of those */
 	struct slab_region *spare[PAGE_KINDS];     /* a region without used pages, or NULL */
 	/* an entry is stable while a slot of it is held */
 	struct slab_region *by_index[];
@@ -105,20 +110,27 @@ static unsigned class_of(size_t len)
 
 static uint32_t class_cap(unsigned cls)
 {
+	if (cls == SLAB_LAST)
+		return SLAB_SLOT_MAX;
 	return (4 + cls % 4) << (cls / 4 + SLAB_MIN_SHIFT - 2);
 }
 
-static enum page_kind class_kind(uint32_t cap)
+static enum page_kind class_kind(unsigned cls)
 {
-	if (cap == SLAB_SLOT_MAX)
-		return PAGE_REGION; /* 127 slots; fifteen to 1 MiB would waste 6 % */
-	return cap <= 1024 ? PAGE_SMALL : PAGE_MEDIUM;
+	if (cls == SLAB_LARGEST)
+		return PAGE_REGION; /* 127 slots; fifteen to 1 MiB waste 6 % */
+	return class_cap(cls) <= 1024 ? PAGE_SMALL : PAGE_MEDIUM;
+}
+
+static uint32_t kind_pages(unsigned kind)
+{
+	return (uint32_t)(REGION_BYTES >> kind_shift[kind]);
 }
 
 static void class_init(struct slab_class *c, unsigned cls)
 {
 	c->cap = class_cap(cls);
-	c->kind = class_kind(c->cap);
+	c->kind = class_kind(cls);
 	c->stride = c->cap + (uint32_t)sizeof(struct slot);
 	c->first = 0;
 	if (c->cap >= SLAB_LINE_FROM_BYTES) {
@@ -147,7 +159,7 @@ struct slab *slab_create(struct region_pool *pool)
 	s->base = region_pool_base(pool);
 	s->regions = s->limit = rs.arena_bytes / REGION_BYTES;
 	thread_mutex_init_adaptive(&s->lock);
-	for (unsigned i = 0; i < SLAB_CLASSES; i++)
+	for (unsigned i = 0; i <= SLAB_LAST; i++)
 		class_init(&s->class[i], i);
 	for (unsigned k = 0; k < PAGE_KINDS; k++)
 		CDS_INIT_LIST_HEAD(&s->open[k]);
@@ -198,7 +210,7 @@ void slab_destroy(struct slab *s)
  * descriptor is replaced. */
 static struct slab_region *region_cut(const struct region *region, enum page_kind kind)
 {
-	uint32_t pages = (uint32_t)(REGION_BYTES >> kind_shift[kind]);
+	uint32_t pages = kind_pages(kind);
 	struct slab_region *r = calloc(1, sizeof(*r) + pages * sizeof(r->page[0]));
 
 	if (!r)
@@ -225,12 +237,14 @@ static struct slab_page *page_take_locked(struct slab *s, unsigned cls)
 	} else if (r) {
 		s->spare[c->kind] = NULL;
 		cds_list_add(&r->node, &s->open[c->kind]);
+		s->free_pages[c->kind] += kind_pages(c->kind);
 	} else {
 		return NULL;
 	}
 	page = cds_list_first_entry(&r->free_pages, struct slab_page, node);
 	cds_list_del(&page->node);
 	r->pages_used++;
+	s->free_pages[c->kind]--;
 	if (cds_list_empty(&r->free_pages))
 		cds_list_del(&r->node);
 	page->cls = (uint8_t)cls;
@@ -252,9 +266,11 @@ static struct slab_region *page_release_locked(struct slab *s, struct slab_regio
 	if (cds_list_empty(&r->free_pages))
 		cds_list_add(&r->node, &s->open[r->kind]);
 	cds_list_add(&page->node, &r->free_pages);
+	s->free_pages[r->kind]++;
 	if (--r->pages_used > 0)
 		return NULL;
 	cds_list_del(&r->node);
+	s->free_pages[r->kind] -= kind_pages(r->kind);
 	if (!s->spare[r->kind]) {
 		s->spare[r->kind] = r;
 		return NULL;
@@ -350,7 +366,7 @@ static struct slot *pop_larger_locked(struct slab *s, unsigned cls)
 {
 	struct slot *slot = NULL;
 
-	while (!slot && cls < SLAB_CLASSES)
+	while (!slot && cls <= SLAB_LAST)
 		slot = class_pop_locked(s, cls++);
 	return slot;
 }
@@ -432,21 +448,21 @@ static uint64_t free_regions_locked(const struct slab *s)
 	return n;
 }
 
-/* Usable bytes of the free pages of regions that have used ones, */
+/* Bytes of the free pages of regions that have used ones. */
 static uint64_t free_page_bytes_locked(const struct slab *s)
 {
 	uint64_t bytes = 0;
 
-	for (unsigned k = 0; k < PAGE_KINDS; k++) {
-		struct slab_region *r;
-
-		cds_list_for_each_entry(r, &s->open[k], node) {
-			uint64_t pages = (REGION_BYTES >> kind_shift[k]) - r->pages_used;
-
-			bytes += pages << kind_shift[k];
-		}
-	}
+	for (unsigned k = 0; k < PAGE_KINDS; k++)
+		bytes += s->free_pages[k] << kind_shift[k];
 	return bytes;
+}
+
+static uint64_t class_free_slots_locked(const struct slab *s, unsigned cls)
+{
+	const struct slab_class *c = &s->class[cls];
+
+	return c->pages * c->slots - c->used_slots;
 }
 
 void slab_stats(struct slab *s, struct slab_stats *ret_stats)
@@ -454,15 +470,15 @@ void slab_stats(struct slab *s, struct slab_stats *ret_stats)
 	struct slab_stats st = { .classes = SLAB_CLASSES };
 
 	pthread_mutex_lock(&s->lock);
-	for (unsigned i = 0; i < SLAB_CLASSES; i++) {
+	for (unsigned i = 0; i <= SLAB_LAST; i++) {
 		const struct slab_class *c = &s->class[i];
-		struct slab_class_stats *cs = &st.class_stats[i];
+		struct slab_class_stats *cs = &st.class_stats[i == SLAB_LAST ? SLAB_LARGEST : i];
 
 		cs->slot_bytes = c->cap;
-		cs->slots = c->pages * c->slots;
-		cs->used_slots = c->used_slots;
+		cs->slots += c->pages * c->slots;
+		cs->used_slots += c->used_slots;
 		st.used_bytes += c->used_slots * c->cap;
-		st.free_slot_bytes += (cs->slots - cs->used_slots) * c->cap;
+		st.free_slot_bytes += class_free_slots_locked(s, i) * c->cap;
 	}
 	st.free_slot_bytes += free_page_bytes_locked(s);
 	st.free_region_bytes = free_regions_locked(s) * REGION_BYTES;
@@ -472,16 +488,20 @@ void slab_stats(struct slab *s, struct slab_stats *ret_stats)
 
 uint64_t slab_available_bytes(struct slab *s)
 {
-	const struct slab_class *largest = &s->class[SLAB_CLASSES - 1];
-	uint64_t bytes;
+	const struct slab_class *largest = &s->class[SLAB_LARGEST], *last = &s->class[SLAB_LAST];
+	uint64_t slots;
 
 	pthread_mutex_lock(&s->lock);
-	bytes = free_regions_locked(s) * largest->slots * largest->cap + free_page_bytes_locked(s);
-	for (unsigned i = 0; i < SLAB_CLASSES; i++) {
-		const struct slab_class *c = &s->class[i];
-
-		bytes += (c->pages * c->slots - c->used_slots) * c->cap;
-	}
+	slots = free_regions_locked(s) * largest->slots + class_free_slots_locked(s, SLAB_LARGEST) +
+		s->free_pages[last->kind] * last->slots + class_free_slots_locked(s, SLAB_LAST);
 	pthread_mutex_unlock(&s->lock);
-	return bytes;
+	return slots * SLAB_SLOT_MAX;
+}
+
+uint64_t slab_free_bytes(struct slab *s)
+{
+	struct slab_stats st;
+
+	slab_stats(s, &st);
+	return st.free_slot_bytes + st.free_region_bytes;
 }

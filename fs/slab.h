@@ -58,7 +58,10 @@ struct slab_stats {
 };
 void slab_stats(struct slab *s, struct slab_stats *ret_stats);
 
-/* Bytes that values could still take (what statfs reports): regions not taken plus free slots. */
+/* Bytes that one large value could still take, chunk by chunk of SLAB_SLOT_MAX: exact while nobody
+ * else allocates. What lies in smaller pieces is not in it. A few instructions under the lock. */
 uint64_t slab_available_bytes(struct slab *s);
+/* Bytes of all that is free, in pieces of any size. A walk over the classes. */
+uint64_t slab_free_bytes(struct slab *s);
 
 #endif

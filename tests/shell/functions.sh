@@ -48,6 +48,17 @@ fail()
 	exit 1
 }
 
+# sanitized [address|thread]: the programs are built with that sanitizer (none named: with any).
+sanitized()
+{
+	case ${1:-} in
+	address) kv_symbol=__asan_init ;;
+	thread) kv_symbol=__tsan_init ;;
+	*) kv_symbol='__[at]san_init' ;;
+	esac
+	grep -q "$kv_symbol" "$KVFS"
+}
+
 # The machine can't do this: automake counts 77 as skipped.
 skip()
 {

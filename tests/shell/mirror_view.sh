@@ -1,12 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A mirror's view is coherent: each of 200 changes is visible there within 10 ms of its
-# acknowledgement (the median; the worst, on a busy machine, within 100 ms), to open, to a file kept
-# open, to a mapping, and in the listing; no page stays old. The view takes no write.
+# acknowledgement (the median; the worst, on a busy machine, within 100 ms; 100 ms and 5 s in a
+# sanitized build), to open, to a file kept open, to a mapping, and in the listing; no page stays
+# old. The view takes no write.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
 need python3
+slow=
+if sanitized; then
+	slow=slow
+fi
 port=$(free_port)
 expect 0 "$MKFS" -q -s 64M "$tmp/p"
 for kind in tcp shm; do
@@ -19,9 +24,11 @@ for kind in tcp shm; do
 	echo "$kind:"
 	mkdir "$tmp/mnt/$kind"
 	wait_for "[ -d '$tmp/view/$kind' ]" 10
-	python3 - "$tmp/mnt/$kind" "$tmp/view/$kind" "$seed" <<'END' || fail "$kind: the view"
+	there=$tmp/view/$kind
+	python3 - "$tmp/mnt/$kind" "$there" "$seed" "$slow" <<'END' || fail "$kind: the view"
 import errno, mmap, os, random, sys, time
 prim, view, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+slow = sys.argv[4] == "slow"
 random.seed(seed)
 times = []
 
@@ -123,9 +130,9 @@ print("%d changes: visible after %.2f ms (median), %.2f ms (90 %%), %.2f ms (99 
       times[len(times) * 99 // 100][0] * 1e3, worst * 1e3, len(late)))
 print("the latest: " + ", ".join("%s %.1f ms" % (w, t * 1e3) for t, w in times[-5:]))
 # a busy machine may keep a thread from its processor for some ticks
-if median > 0.010:
+if median > (0.100 if slow else 0.010):
     sys.exit("visible after 10 ms is the rule")
-if worst > 0.100:
+if worst > (5 if slow else 0.100):
     sys.exit("one was not visible after 100 ms")
 END
 	unmount mnt

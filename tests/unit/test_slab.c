@@ -158,6 +158,39 @@ START_TEST(says_what_can_be_written)
 }
 END_TEST
 
+/* In an arena that keys of several sizes left in pieces, too. */
+START_TEST(says_what_large_values_can_take_in_pieces)
+{
+	static const size_t sizes[] = { 300, 1000, 5000, 20000, 40000, SLAB_SLOT_MAX };
+	size_t n = sizeof(sizes) / sizeof(sizes[0]), i = 0;
+	uint64_t available, free_bytes;
+
+	open_slab(96ULL << 20);
+	while (slab_alloc(slab, sizes[(i / 512 + i) % n], &slots[slots_used]) == 0) {
+		slots_used++;
+		i++;
+	}
+	/* every other one, and all of a stretch, in which whole pages come free */
+	for (i = 0; i < slots_used; i++) {
+		if (i % 2 && i < slots_used * 3 / 4)
+			continue;
+		slot_put(slab, slots[i]);
+		slots[i] = NULL;
+	}
+	available = slab_available_bytes(slab);
+	free_bytes = slab_free_bytes(slab);
+	ck_assert_uint_gt(available, 0);
+	ck_assert_uint_lt(available, free_bytes - free_bytes / 10);
+	ck_assert_uint_eq(fill(SLAB_SLOT_MAX) * SLAB_SLOT_MAX, available);
+	ck_assert_uint_eq(slab_available_bytes(slab), 0);
+	ck_assert_uint_gt(slab_free_bytes(slab), 0);
+	drop(1);
+	ck_assert_uint_eq(stats().used_bytes, 0);
+	ck_assert_uint_gt(slab_available_bytes(slab), 94ULL << 20);
+	close_slab();
+}
+END_TEST
+
 START_TEST(reuses_memory_for_other_sizes)
 {
 	static const size_t sizes[] = { 100, SLAB_SLOT_MAX, 5000, 1000, 40000, 64, SLAB_SLOT_MAX };
@@ -265,6 +298,7 @@ int main(void)
 	tcase_add_test(t, gives_slots_that_do_not_overlap);
 	tcase_add_test(t, counts_references);
 	tcase_add_test(t, says_what_can_be_written);
+	tcase_add_test(t, says_what_large_values_can_take_in_pieces);
 	tcase_add_test(t, reuses_memory_for_other_sizes);
 	tcase_add_test(t, gives_a_larger_slot_when_there_is_no_other);
 	tcase_add_test(t, is_shared_by_threads);
