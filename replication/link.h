@@ -303,6 +303,8 @@ void link_transport_choose(struct link *l); /* sets tops; NULL: not built in */
 enum repl_transport link_transport_number(const struct link *l);
 /* Lanes could not be opened, or the mirror does not offer it: what to return instead of err. */
 int link_transport_failed(struct link *l, int err);
+/* A session is over: what only the mirror's next start could mend may be mended. */
+void link_transport_ended(struct link *l);
 /* RDMA may be had again by a link that goes without: asked now and then. */
 bool link_transport_better(struct link *l, uint64_t now_ns);
 

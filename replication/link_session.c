@@ -118,7 +118,7 @@ static bool session_want_fewer(struct link *l, unsigned asked, int err)
 {
 	unsigned wanted = l->primary->cfg.lanes, fewer = asked / 2;
 
-	if (asked <= 1 || err == -ECANCELED || err == -ENOTSUP)
+	if (asked <= 1 || err == -ECANCELED || err == -ENOTSUP || err == -EPROTONOSUPPORT)
 		return false;
 	if (!session_is_shortage(err) && ++l->lanes_failed < SESSION_LANES_TRIES)
 		return false;
@@ -551,6 +551,7 @@ static int session_run(struct link *l, int fd)
 			session_note_end(l);
 	}
 	session_disconnect(l);
+	link_transport_ended(l);
 	return err;
 }
 
