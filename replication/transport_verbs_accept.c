@@ -186,6 +186,10 @@ static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret
 	if (rdma_accept(id, &param) == 0)
 		return 0;
 	err = -errno;
+	if (err == -EINVAL) { /* the primary has given that attempt up already */
+		verbs_lane_recycle(l);
+		return 0;
+	}
 	*ret_why = verbs_why(err, "cannot accept a lane");
 	return err;
 }
