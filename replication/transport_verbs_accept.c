@@ -156,6 +156,16 @@ static struct verbs_lane *lane_of_request(struct reception *c, const struct rdma
 	return &c->ep->lane[lane];
 }
 
+/* The lane can't be let in. -EINVAL, from any step: the primary has given that attempt up already,
+ * and comes again; if it is the device, its time runs out with *ret_why. */
+static int turn_away(struct verbs_lane *l, int err)
+{
+	if (err != -EINVAL)
+		return err;
+	verbs_lane_recycle(l);
+	return 0;
+}
+
 /* A lane asks to come in. Takes the event. */
 static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret_why)
 {
@@ -175,7 +185,7 @@ static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret
 	err = verbs_lane_open(l, id, ret_why);
 	if (err) {
 		(void)rdma_reject(id, NULL, 0);
-		return err;
+		return turn_away(l, err);
 	}
 	verbs_id_tune(c->ep, id);
 	put_be32(a.magic, VERBS_MAGIC_LANE);
@@ -186,12 +196,8 @@ static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret
 	if (rdma_accept(id, &param) == 0)
 		return 0;
 	err = -errno;
-	if (err == -EINVAL) { /* the primary has given that attempt up already */
-		verbs_lane_recycle(l);
-		return 0;
-	}
 	*ret_why = verbs_why(err, "cannot accept a lane");
-	return err;
+	return turn_away(l, err);
 }
 
 static int serve_event(struct reception *c, struct rdma_cm_event *ev, const char **ret_why)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define RESOLVE_MS 2000
-#define DIAL_QUIET_NS (400 * NSEC_PER_MSEC) /* without an event; then twice that, and so on */
+#define DIAL_QUIET_NS (500 * NSEC_PER_MSEC) /* without an event; then twice that, and so on */
 
 struct dial {
 	struct verbs_ep *ep;
