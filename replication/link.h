@@ -37,6 +37,7 @@
 #define LINK_READ_BYTES (2U << 20) /* more than RECORD_BYTES_MAX */
 #define LINK_HEARTBEAT_NS (150ULL * 1000 * 1000)
 #define LINK_LOAD_SILENT_NS (2ULL * 1000 * 1000 * 1000)
+#define LINK_LOAD_SILENT_MAX_NS (32 * LINK_LOAD_SILENT_NS)
 #define LINK_ERROR_BYTES 400
 
 struct primary {
@@ -102,13 +103,14 @@ struct link_hold {
 	uint64_t last_done, rate;         /* a second: records in a catch-up, bytes in a resync */
 };
 
-/* Written by who has ep, all but silent_since_ns under primary.lock, which others need to read. */
+/* Written by who has ep, all but the last two under primary.lock, which others need to read. */
 struct link_load {
 	struct load newest;       /* of the session; any: there is one */
 	bool any;
 	uint64_t heard_ns;        /* of it, or when the session began */
 	uint64_t taken, rebuilt;  /* of all sessions */
 	uint64_t silent_since_ns; /* heard, or the transport was told, or the session began */
+	uint64_t patience_ns;     /* so much silence, and the transport is told */
 };
 
 /* Lanes to be made anew; dead is who has ep's, the rest the link's thread's. */
@@ -301,6 +303,8 @@ void link_transport_choose(struct link *l); /* sets tops; NULL: not built in */
 enum repl_transport link_transport_number(const struct link *l);
 /* Lanes could not be opened, or the mirror does not offer it: what to return instead of err. */
 int link_transport_failed(struct link *l, int err);
+/* A session is over: what only the mirror's next start could mend may be mended. */
+void link_transport_ended(struct link *l);
 /* RDMA may be had again by a link that goes without: asked now and then. */
 bool link_transport_better(struct link *l, uint64_t now_ns);
 

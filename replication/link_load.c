@@ -2,8 +2,9 @@
 /*
  * What a mirror says of its own load (load_format.h), as the primary keeps it: the newest, with its
  * age. It comes as a datagram, which the link's thread fetches each tick, or by a notice. Where
- * datagrams stay away the transport is told, once in LINK_LOAD_SILENT_NS, and makes them a new way:
- * the mirror sends several a second as long as the session lives.
+ * datagrams stay away for LINK_LOAD_SILENT_NS the transport is told, and makes them a new way: a
+ * mirror sends several a second as long as the session lives. Where none comes by the new way
+ * either, the next one waits twice as long: there are mirrors that never send.
  *
  * Threads: whoever has ep; what status reads is under primary.lock.
  */
@@ -23,6 +24,7 @@ void link_load_begin(struct link *l)
 	l->load.any = false;
 	pthread_mutex_unlock(&l->primary->lock);
 	l->load.silent_since_ns = now;
+	l->load.patience_ns = LINK_LOAD_SILENT_NS;
 }
 
 /* Of this session and newer than the last, or passed over: what is wrong with one is the next's to
@@ -36,6 +38,7 @@ static void load_take(struct link *l, const void *bytes, size_t len)
 	    load.node_id != l->welcome.node_id || load.sequence <= l->load.newest.sequence)
 		return;
 	l->load.silent_since_ns = now;
+	l->load.patience_ns = LINK_LOAD_SILENT_NS;
 	pthread_mutex_lock(&l->primary->lock);
 	l->load.newest = load;
 	l->load.heard_ns = now;
@@ -64,11 +67,13 @@ void link_load_tick(struct link *l, uint64_t now_ns)
 	n = l->tops->datagram_recv(l->ep, buf, sizeof(buf));
 	if (n > 0)
 		load_take(l, buf, (size_t)n);
-	if (n < 0 || now_ns < l->load.silent_since_ns + LINK_LOAD_SILENT_NS)
+	if (n < 0 || now_ns < l->load.silent_since_ns + l->load.patience_ns)
 		return;
 	l->load.silent_since_ns = now_ns;
 	if (!l->tops->datagram_silent(l->ep))
 		return;
+	if (l->load.patience_ns < LINK_LOAD_SILENT_MAX_NS)
+		l->load.patience_ns *= 2;
 	pthread_mutex_lock(&l->primary->lock);
 	l->load.rebuilt++;
 	pthread_mutex_unlock(&l->primary->lock);

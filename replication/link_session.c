@@ -118,7 +118,7 @@ static bool session_want_fewer(struct link *l, unsigned asked, int err)
 {
 	unsigned wanted = l->primary->cfg.lanes, fewer = asked / 2;
 
-	if (asked <= 1 || err == -ECANCELED || err == -ENOTSUP)
+	if (asked <= 1 || err == -ECANCELED || err == -ENOTSUP || err == -EPROTONOSUPPORT)
 		return false;
 	if (!session_is_shortage(err) && ++l->lanes_failed < SESSION_LANES_TRIES)
 		return false;
@@ -162,6 +162,7 @@ static int session_connect(struct link *l, int fd)
 		return link_fail(l, -EPROTO, "the mirror's ring is too small");
 	}
 	dial_interface(fd, interface);
+	link_load_begin(l); /* status shows none of the last session's from wake_ep on */
 	pthread_mutex_lock(&l->primary->lock);
 	l->wake_ep = l->ep;
 	memcpy(l->interface, interface, sizeof(interface));
@@ -198,7 +199,6 @@ static int session_begin(struct link *l)
 	l->beats_sent = l->beats_seen = 0;
 	l->last_heard_ns = clock_mono_ns();
 	l->last_beat_ns = 0;
-	link_load_begin(l);
 	link_metrics_begin(&l->times, l->tops->name);
 	err = link_keep_begin(l);
 	if (err)
@@ -551,6 +551,7 @@ static int session_run(struct link *l, int fd)
 			session_note_end(l);
 	}
 	session_disconnect(l);
+	link_transport_ended(l);
 	return err;
 }
 

@@ -19,6 +19,8 @@
 #define VERBS_WAIT_MIN_NS (30 * NSEC_PER_SEC)
 #define VERBS_WAIT_MAX_NS (600 * NSEC_PER_SEC)
 #define VERBS_LOOK_NS (2 * NSEC_PER_SEC)
+/* Not before the session that runs without it has ended. */
+#define VERBS_AFTER_SESSION UINT64_MAX
 
 __attribute__((format(printf, 2, 3))) static void note(struct link *l, const char *fmt, ...)
 {
@@ -70,12 +72,21 @@ int link_transport_failed(struct link *l, int err)
 	l->verbs_wait_ns = l->verbs_wait_ns ? l->verbs_wait_ns * 2 : VERBS_WAIT_MIN_NS;
 	if (l->verbs_wait_ns > VERBS_WAIT_MAX_NS)
 		l->verbs_wait_ns = VERBS_WAIT_MAX_NS;
-	l->verbs_retry_ns = clock_mono_ns() + l->verbs_wait_ns;
+	/* Where the formats differ one end has to be another kvfs first, and starts again for it:
+	 * to end a session that works for a look would be in vain. */
+	l->verbs_retry_ns = err == -EPROTONOSUPPORT ? VERBS_AFTER_SESSION
+						    : clock_mono_ns() + l->verbs_wait_ns;
 	pthread_mutex_lock(&l->primary->lock);
 	memcpy(why, l->last_error, sizeof(why));
 	pthread_mutex_unlock(&l->primary->lock);
 	note(l, "verbs failed (%.180s): uses tcp", why);
 	return -EAGAIN;
+}
+
+void link_transport_ended(struct link *l)
+{
+	if (l->verbs_retry_ns == VERBS_AFTER_SESSION)
+		l->verbs_retry_ns = 0;
 }
 
 bool link_transport_better(struct link *l, uint64_t now_ns)

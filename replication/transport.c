@@ -74,6 +74,18 @@ void transport_spin_pause(void)
 		spin_relax();
 }
 
+void transport_wake_owner(_Atomic uint32_t *woken, _Atomic uint32_t *sleeping, int event_fd)
+{
+	uint64_t one = 1;
+
+	sleep_announce(woken, 1);
+	if (sleep_check(sleeping) == 0 || sleep_take(sleeping) == 0)
+		return;
+	/* Fails only when the counter is full: then it is readable anyway. */
+	while (write(event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
 uint8_t *transport_ep_window(struct transport_ep *ep, uint64_t *ret_bytes)
 {
 	*ret_bytes = ep->window_bytes;

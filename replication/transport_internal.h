@@ -36,6 +36,9 @@ void transport_waited(struct transport_ep *ep, uint64_t since_ns, bool in_vain);
  * one of them). */
 void transport_spin_pause(void);
 
+/* wake, where an owner that sleeps does so on event_fd. Any thread. */
+void transport_wake_owner(_Atomic uint32_t *woken, _Atomic uint32_t *sleeping, int event_fd);
+
 /* The accessors of the ops struct; any thread, never block. */
 uint8_t *transport_ep_window(struct transport_ep *ep, uint64_t *ret_bytes);
 uint64_t transport_ep_remote_bytes(struct transport_ep *ep);

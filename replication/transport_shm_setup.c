@@ -147,24 +147,6 @@ static int accept_steps(int control_fd, struct shm_ep *ep, const struct transpor
 	return shm_hello_send(control_fd, &h, NULL, 0, p->deadline_ns);
 }
 
-int shm_accept(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
-	       const char **ret_why)
-{
-	struct shm_ep *ep;
-	int r = check_control(control_fd, p, ret_why);
-
-	if (r < 0)
-		return r;
-	ep = ep_alloc(p);
-	if (ep == NULL)
-		return -ENOMEM;
-	r = accept_steps(control_fd, ep, p, ret_why);
-	if (r < 0)
-		return give_up(control_fd, ep, r, p->deadline_ns);
-	*ret_ep = &ep->base;
-	return 0;
-}
-
 static int connect_steps(int control_fd, struct shm_ep *ep, const struct transport_params *p,
 			 const char **ret_why)
 {
@@ -198,23 +180,38 @@ static int connect_steps(int control_fd, struct shm_ep *ep, const struct transpo
 	return r == 0 ? shm_hello_recv(control_fd, &h, NULL, 0, p->deadline_ns) : r;
 }
 
-int shm_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
-		struct transport_ep **ret_ep, const char **ret_why)
+/* An endpoint by the steps of one of the two sides. */
+static int set_up(int control_fd, const struct transport_params *p,
+		  int (*steps)(int control_fd, struct shm_ep *ep, const struct transport_params *p,
+			       const char **ret_why),
+		  struct transport_ep **ret_ep, const char **ret_why)
 {
 	struct shm_ep *ep;
 	int r = check_control(control_fd, p, ret_why);
 
-	(void)peer;
 	if (r < 0)
 		return r;
 	ep = ep_alloc(p);
 	if (ep == NULL)
 		return -ENOMEM;
-	r = connect_steps(control_fd, ep, p, ret_why);
+	r = steps(control_fd, ep, p, ret_why);
 	if (r < 0)
 		return give_up(control_fd, ep, r, p->deadline_ns);
 	*ret_ep = &ep->base;
 	return 0;
+}
+
+int shm_accept(int control_fd, const struct transport_params *p, struct transport_ep **ret_ep,
+	       const char **ret_why)
+{
+	return set_up(control_fd, p, accept_steps, ret_ep, ret_why);
+}
+
+int shm_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
+		struct transport_ep **ret_ep, const char **ret_why)
+{
+	(void)peer;
+	return set_up(control_fd, p, connect_steps, ret_ep, ret_why);
 }
 
 static int lane_hello_send(int fd, const struct transport_relane *r)

@@ -189,14 +189,8 @@ static int tcp_poll(struct transport_ep *base, struct transport_event *ret_event
 static void tcp_wake(struct transport_ep *base)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
-	uint64_t one = 1;
 
-	sleep_announce(&ep->woken, 1);
-	if (sleep_check(&ep->sleeping) == 0 || sleep_take(&ep->sleeping) == 0)
-		return;
-	/* Fails only when the counter is full: then it is readable anyway. */
-	while (write(ep->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	transport_wake_owner(&ep->woken, &ep->sleeping, ep->event_fd);
 }
 
 static void tcp_kill_lane(struct transport_ep *base, unsigned lane)

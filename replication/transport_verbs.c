@@ -148,14 +148,8 @@ static int verbs_poll(struct transport_ep *base, struct transport_event *ret_eve
 static void verbs_wake(struct transport_ep *base)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)base;
-	uint64_t one = 1;
 
-	sleep_announce(&ep->woken, 1);
-	if (sleep_check(&ep->sleeping) == 0 || sleep_take(&ep->sleeping) == 0)
-		return;
-	/* Fails only when the counter is full: then it is readable anyway. */
-	while (write(ep->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	transport_wake_owner(&ep->woken, &ep->sleeping, ep->event_fd);
 }
 
 static const char *verbs_lane_why(struct transport_ep *base, unsigned lane)

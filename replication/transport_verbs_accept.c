@@ -2,8 +2,10 @@
 /*
  * The mirror's side of a verbs set-up: listens on an address of a device (of the control
  * connection's own, where that one leads over a device; else of the device chosen, or the first
- * that works) until all lanes have come, each with the token that went over the control
- * connection. Strangers are rejected. Blocks, until params.deadline_ns.
+ * that works) until the primary says that all lanes are connected, each with the token that went
+ * over the control connection. Strangers are rejected. A lane whose messages were lost comes again
+ * (transport_verbs_connect.c), with the next attempt's number, and replaces what there was of it.
+ * Blocks, until params.deadline_ns.
  */
 #include "common/byteorder.h"
 #include "replication/transport_verbs_internal.h"
@@ -18,6 +20,7 @@ struct reception {
 	int control_fd;
 	uint64_t missing;    /* bit a lane that is still to come */
 	uint32_t generation; /* of those */
+	uint32_t attempt[TRANSPORT_LANES_MAX]; /* the first that is not known yet */
 	uint64_t deadline_ns;
 	uint8_t token[VERBS_TOKEN_BYTES];
 };
@@ -90,6 +93,8 @@ static int recv_offer(struct reception *c, const struct transport_params *p, con
 		return r;
 	*ret_why = "the primary's offer of lanes makes no sense";
 	r = verbs_offer_decode(&o, &base->lanes, &base->remote_bytes);
+	if (r == -EPROTONOSUPPORT)
+		*ret_why = verbs_formats_why("the primary", get_be16(o.version));
 	if (r < 0)
 		return r;
 	if (base->lanes > p->lanes)
@@ -132,17 +137,33 @@ static bool token_equal(const uint8_t *a, const uint8_t *b)
 static struct verbs_lane *lane_of_request(struct reception *c, const struct rdma_cm_event *ev)
 {
 	struct verbs_lane_hello h;
+	uint32_t attempt;
 	unsigned lane;
 
 	if (verbs_hello_decode(ev->param.conn.private_data, ev->param.conn.private_data_len,
 			       &h) < 0)
 		return NULL;
 	lane = get_be16(h.lane);
-	if (lane >= c->ep->base.lanes || !(c->missing & 1ULL << lane) || c->ep->lane[lane].id ||
+	attempt = get_be32(h.attempt);
+	if (lane >= c->ep->base.lanes || !(c->missing & 1ULL << lane) ||
+	    attempt < c->attempt[lane] || attempt == UINT32_MAX ||
 	    get_be32(h.generation) != c->generation || !token_equal(h.token, c->token))
 		return NULL;
+	c->attempt[lane] = attempt + 1;
+	if (c->ep->lane[lane].id)
+		verbs_lane_recycle(&c->ep->lane[lane]);
 	verbs_target_decode(&c->ep->lane[lane], &h.target);
 	return &c->ep->lane[lane];
+}
+
+/* The lane can't be let in. -EINVAL, from any step: the primary has given that attempt up already,
+ * and comes again; if it is the device, its time runs out with *ret_why. */
+static int turn_away(struct verbs_lane *l, int err)
+{
+	if (err != -EINVAL)
+		return err;
+	verbs_lane_recycle(l);
+	return 0;
 }
 
 /* A lane asks to come in. Takes the event. */
@@ -164,7 +185,7 @@ static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret
 	err = verbs_lane_open(l, id, ret_why);
 	if (err) {
 		(void)rdma_reject(id, NULL, 0);
-		return err;
+		return turn_away(l, err);
 	}
 	verbs_id_tune(c->ep, id);
 	put_be32(a.magic, VERBS_MAGIC_LANE);
@@ -176,7 +197,7 @@ static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret
 		return 0;
 	err = -errno;
 	*ret_why = verbs_why(err, "cannot accept a lane");
-	return err;
+	return turn_away(l, err);
 }
 
 static int serve_event(struct reception *c, struct rdma_cm_event *ev, const char **ret_why)
@@ -198,26 +219,48 @@ static int serve_event(struct reception *c, struct rdma_cm_event *ev, const char
 		verbs_lane_event(l, &copy);
 		return 0;
 	}
-	if (err) {
+	if (err == -ENODEV) {
 		*ret_why = verbs_why(err, "lane %u failed while it was set up", l->index);
 		return err;
+	}
+	if (err) { /* the primary gave that attempt up, or will */
+		verbs_lane_recycle(l);
+		return 0;
 	}
 	c->missing &= ~(1ULL << l->index);
 	return verbs_lane_established(l);
 }
 
-static int receive_lanes(struct reception *c, const char **ret_why)
+/* The primary says that all are connected: of what is still missing the message that says so was
+ * lost, which rdma_cm would send again some seconds later. */
+static int receive_rest(struct reception *c)
 {
 	int err = 0;
 
-	while (!err && c->missing) {
-		struct rdma_cm_event *ev;
-
-		err = verbs_cm_wait(c->ep, c->control_fd, c->deadline_ns, &ev);
-		if (!err)
-			err = serve_event(c, ev, ret_why);
+	for (unsigned i = 0; !err && i < c->ep->base.lanes; i++) {
+		if (!(c->missing & 1ULL << i))
+			continue;
+		err = c->ep->lane[i].id ? verbs_lane_established(&c->ep->lane[i]) : -EPROTO;
 	}
+	c->missing = 0;
 	return err;
+}
+
+static int receive_lanes(struct reception *c, const char **ret_why)
+{
+	struct rdma_cm_event *ev;
+	int err;
+
+	for (;;) {
+		err = verbs_cm_wait(c->ep, c->control_fd, c->deadline_ns, &ev);
+		if (err)
+			return err;
+		if (!ev)
+			return receive_rest(c);
+		err = serve_event(c, ev, ret_why);
+		if (err)
+			return err;
+	}
 }
 
 /* Until all that is missing is here. */
@@ -231,6 +274,18 @@ static int receive(struct reception *c, const char **ret_why)
 	*ret_why = "the primary's lanes did not all arrive";
 	err = send_answer(c, &a);
 	return err ? err : receive_lanes(c, ret_why);
+}
+
+/* Nobody listens any more, and the primary hears how it went. */
+static int reception_end(struct reception *c, int err, const char **ret_why)
+{
+	if (c->listener)
+		(void)rdma_destroy_id(c->listener);
+	if (!err)
+		*ret_why = "the control connection broke";
+	if (verbs_send_status(c->control_fd, err, c->deadline_ns) < 0 && !err)
+		err = -ECONNRESET;
+	return err;
 }
 
 static int accept_steps(struct reception *c, const struct transport_params *p, const char **ret_why)
@@ -256,13 +311,7 @@ int verbs_accept(int control_fd, const struct transport_params *p, struct transp
 	c.ep = verbs_ep_alloc(p, ret_why);
 	if (!c.ep)
 		return -ENODEV;
-	err = accept_steps(&c, p, ret_why);
-	if (c.listener)
-		(void)rdma_destroy_id(c.listener);
-	if (!err)
-		*ret_why = "the control connection broke";
-	if (verbs_send_status(control_fd, err, p->deadline_ns) < 0 && !err)
-		err = -ECONNRESET;
+	err = reception_end(&c, accept_steps(&c, p, ret_why), ret_why);
 	if (err) {
 		verbs_close(&c.ep->base);
 		return err;
@@ -280,20 +329,11 @@ int verbs_lane_accept(struct transport_ep *base, int control_fd, const struct tr
 			       .missing = 1ULL << r->lane,
 			       .generation = r->generation,
 			       .deadline_ns = r->deadline_ns };
-	int err;
+	int err = verbs_lane_renew(ep, r->lane, ret_why);
 
-	assert(r->lane < base->lanes && ep->lane[r->lane].down);
-	*ret_why = "the RDMA device is gone";
-	if (ep->device_gone)
-		return -ENODEV;
-	verbs_lane_recycle(&ep->lane[r->lane]);
-	err = receive(&c, ret_why);
-	if (c.listener)
-		(void)rdma_destroy_id(c.listener);
-	if (!err)
-		*ret_why = "the control connection broke";
-	if (verbs_send_status(control_fd, err, r->deadline_ns) < 0 && !err)
-		err = -ECONNRESET;
+	if (err)
+		return err;
+	err = reception_end(&c, receive(&c, ret_why), ret_why);
 	if (!err)
 		verbs_lane_revive(&ep->lane[r->lane]);
 	return err;

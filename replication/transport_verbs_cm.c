@@ -28,14 +28,6 @@ struct rdma_event_channel *verbs_event_channel_open(void)
 	return channel;
 }
 
-/* What the peer says on the control connection while lanes are set up: only that it gives up. */
-static int control_says(int control_fd, uint64_t deadline_ns)
-{
-	int r = verbs_recv_status(control_fd, deadline_ns);
-
-	return r < 0 ? r : -EPROTO;
-}
-
 int verbs_cm_wait(struct verbs_ep *ep, int control_fd, uint64_t deadline_ns,
 		  struct rdma_cm_event **ret_ev)
 {
@@ -54,8 +46,10 @@ int verbs_cm_wait(struct verbs_ep *ep, int control_fd, uint64_t deadline_ns,
 		ts = transport_timespec(deadline_ns - now_ns);
 		if (ppoll(p, 2, &ts, NULL) < 0 && errno != EINTR)
 			return -errno;
-		if (p[1].revents != 0 && p[0].revents == 0)
-			return control_says(control_fd, deadline_ns);
+		if (p[1].revents != 0 && p[0].revents == 0) {
+			*ret_ev = NULL;
+			return verbs_recv_status(control_fd, deadline_ns);
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The primary's side of a verbs set-up: dials the lanes, all at once, each step of each with the
- * caller's deadline. Blocks, until params.deadline_ns.
+ * caller's deadline. rdma_cm sends a message that was lost again only after 4.3 s: where nothing
+ * happens for a while, shorter at first, the lanes that are missing are dialled anew. Blocks, until
+ * params.deadline_ns.
  */
 #include "common/byteorder.h"
 #include "replication/transport_verbs_internal.h"
@@ -11,6 +13,7 @@
 #include <string.h>
 
 #define RESOLVE_MS 2000
+#define DIAL_QUIET_NS (500 * NSEC_PER_MSEC) /* without an event; then twice that, and so on */
 
 struct dial {
 	struct verbs_ep *ep;
@@ -20,6 +23,8 @@ struct dial {
 	uint8_t token[VERBS_TOKEN_BYTES];
 	uint64_t missing;    /* bit a lane that is still to be connected */
 	uint32_t generation; /* of those */
+	uint32_t attempt;    /* at those */
+	uint64_t quiet_ns;   /* so long without an event, and there is another */
 	const char *step;
 };
 
@@ -48,8 +53,22 @@ static void answer_address(const struct verbs_answer *a, union verbs_address *re
 	*ret_to = to;
 }
 
+/* A status came in place of an answer: the mirror can't, or doesn't understand us. */
+static int answer_refused(const struct verbs_answer *a, const char **ret_why)
+{
+	struct verbs_status s;
+	unsigned version;
+	int r;
+
+	memcpy(&s, a, sizeof(s));
+	r = verbs_status_decode(&s, &version);
+	if (r == -EPROTONOSUPPORT)
+		*ret_why = verbs_formats_why("the mirror", version);
+	return r ? r : -EPROTO;
+}
+
 static int recv_answer(struct dial *d, unsigned lanes_max, unsigned *ret_lanes,
-		       uint64_t *ret_window_bytes)
+		       uint64_t *ret_window_bytes, const char **ret_why)
 {
 	union verbs_address control;
 	struct verbs_answer a;
@@ -58,12 +77,14 @@ static int recv_answer(struct dial *d, unsigned lanes_max, unsigned *ret_lanes,
 	if (r < 0)
 		return r;
 	if (get_be32(a.magic) == VERBS_MAGIC_STATUS)
-		return -ECONNABORTED;
+		return answer_refused(&a, ret_why);
 	r = setup_recv(d->control_fd, (uint8_t *)&a + sizeof(struct verbs_status),
 		       sizeof(a) - sizeof(struct verbs_status), d->deadline_ns);
 	if (r < 0)
 		return r;
 	r = verbs_answer_check(&a, lanes_max);
+	if (r == -EPROTONOSUPPORT)
+		*ret_why = verbs_formats_why("the mirror", get_be16(a.version));
 	if (r < 0)
 		return r;
 	*ret_lanes = get_be16(a.lanes);
@@ -117,6 +138,7 @@ static int dial_connect_lane(struct dial *d, struct verbs_lane *l, const char **
 	memcpy(h.token, d->token, sizeof(h.token));
 	verbs_target_encode(d->ep, &h.target);
 	put_be32(h.generation, d->generation);
+	put_be32(h.attempt, d->attempt);
 	param = verbs_conn_param(&h, sizeof(h));
 	return rdma_connect(l->id, &param) == 0 ? 0 : -errno;
 }
@@ -162,24 +184,58 @@ static int serve_event(struct dial *d, const struct rdma_cm_event *ev, const cha
 	}
 }
 
+static int dial_missing(struct dial *d)
+{
+	int err = 0;
+
+	for (unsigned i = 0; !err && i < d->ep->base.lanes; i++) {
+		if (!(d->missing & 1ULL << i))
+			continue;
+		if (d->ep->lane[i].id)
+			verbs_lane_recycle(&d->ep->lane[i]);
+		err = dial_begin(d, &d->ep->lane[i]);
+	}
+	return err;
+}
+
+/* The next event; where none comes for a while, a message may have been lost. */
+static int dial_wait(struct dial *d, struct rdma_cm_event **ret_ev)
+{
+	for (;;) {
+		uint64_t until_ns = clock_mono_ns() + d->quiet_ns;
+		int err = verbs_cm_wait(d->ep, d->control_fd,
+					until_ns < d->deadline_ns ? until_ns : d->deadline_ns,
+					ret_ev);
+
+		if (!err)
+			return *ret_ev ? 0 : -EPROTO; /* the mirror can't be done before us */
+		if (err != -ETIMEDOUT || until_ns >= d->deadline_ns)
+			return err;
+		d->quiet_ns *= 2;
+		d->attempt++;
+		err = dial_missing(d);
+		if (err)
+			return err;
+	}
+}
+
 static int dial_lanes(struct dial *d, const char **ret_why)
 {
 	char to[INET6_ADDRSTRLEN] = "";
 	const char *why = NULL;
-	int err = 0;
+	int err;
 
 	inet_ntop(d->to.sa.sa_family,
 		  d->to.sa.sa_family == AF_INET ? (void *)&d->to.in.sin_addr
 						: (void *)&d->to.in6.sin6_addr,
 		  to, sizeof(to));
 	d->step = "find a device that leads";
-	for (unsigned i = 0; !err && i < d->ep->base.lanes; i++)
-		if (d->missing & 1ULL << i)
-			err = dial_begin(d, &d->ep->lane[i]);
+	d->quiet_ns = DIAL_QUIET_NS;
+	err = dial_missing(d);
 	while (!err && d->missing) {
 		struct rdma_cm_event *ev;
 
-		err = verbs_cm_wait(d->ep, d->control_fd, d->deadline_ns, &ev);
+		err = dial_wait(d, &ev);
 		if (err)
 			break;
 		err = serve_event(d, ev, &why);
@@ -188,6 +244,17 @@ static int dial_lanes(struct dial *d, const char **ret_why)
 	if (err)
 		*ret_why = why ? why : verbs_why(err, "cannot %s to %s by RDMA", d->step, to);
 	return err;
+}
+
+/* Tells the mirror how it went, and hears the same from it. */
+static int dial_done(struct dial *d, int err, const char *mirror_why, const char **ret_why)
+{
+	int told = verbs_send_status(d->control_fd, err, d->deadline_ns);
+
+	if (err)
+		return err;
+	*ret_why = mirror_why;
+	return told ? told : verbs_recv_status(d->control_fd, d->deadline_ns);
 }
 
 static int connect_steps(struct dial *d, const struct transport_params *p, const char **ret_why)
@@ -199,19 +266,16 @@ static int connect_steps(struct dial *d, const struct transport_params *p, const
 	*ret_why = "the mirror did not answer the offer of lanes: it may have no RDMA device";
 	err = send_offer(d->control_fd, p);
 	if (!err)
-		err = recv_answer(d, p->lanes, &d->ep->base.lanes, &d->ep->base.remote_bytes);
+		err = recv_answer(d, p->lanes, &d->ep->base.lanes, &d->ep->base.remote_bytes,
+				  ret_why);
 	if (err)
 		return err;
 	d->missing = (1ULL << d->ep->base.lanes) - 1;
 	err = dial_lanes(d, ret_why);
 	if (!err)
 		err = verbs_ep_finish(d->ep);
-	if (err) {
-		(void)verbs_send_status(d->control_fd, err, p->deadline_ns);
-		return err;
-	}
-	*ret_why = "the mirror gave up while the lanes were being connected";
-	return verbs_recv_status(d->control_fd, p->deadline_ns);
+	return dial_done(d, err, "the mirror gave up while the lanes were being connected",
+			 ret_why);
 }
 
 int verbs_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
@@ -246,18 +310,13 @@ static int connect_again(struct dial *d, const char **ret_why)
 	if (err)
 		return err;
 	*ret_why = "the mirror did not say where to connect the lane to";
-	err = recv_answer(d, base->lanes, &lanes, &window_bytes);
+	err = recv_answer(d, base->lanes, &lanes, &window_bytes, ret_why);
 	if (!err && (lanes != base->lanes || window_bytes != base->remote_bytes))
 		err = -EPROTO;
 	if (err)
 		return err;
 	err = dial_lanes(d, ret_why);
-	if (err) {
-		(void)verbs_send_status(d->control_fd, err, d->deadline_ns);
-		return err;
-	}
-	*ret_why = "the mirror gave up while the lane was being connected";
-	return verbs_recv_status(d->control_fd, d->deadline_ns);
+	return dial_done(d, err, "the mirror gave up while the lane was being connected", ret_why);
 }
 
 int verbs_lane_connect(struct transport_ep *base, int control_fd, const struct transport_relane *r,
@@ -269,13 +328,10 @@ int verbs_lane_connect(struct transport_ep *base, int control_fd, const struct t
 			  .missing = 1ULL << r->lane,
 			  .generation = r->generation,
 			  .deadline_ns = r->deadline_ns };
-	int err;
+	int err = verbs_lane_renew(ep, r->lane, ret_why);
 
-	assert(r->lane < base->lanes && ep->lane[r->lane].down);
-	*ret_why = "the RDMA device is gone";
-	if (ep->device_gone)
-		return -ENODEV;
-	verbs_lane_recycle(&ep->lane[r->lane]);
+	if (err)
+		return err;
 	err = connect_again(&d, ret_why);
 	if (!err)
 		verbs_lane_revive(&ep->lane[r->lane]);

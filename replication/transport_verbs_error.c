@@ -78,6 +78,15 @@ const char *verbs_why(int err, const char *fmt, ...)
 	return text;
 }
 
+const char *verbs_formats_why(const char *peer, unsigned version)
+{
+	return verbs_why(-EPROTONOSUPPORT,
+			 "%s's kvfs has version %u%s of the RDMA set-up, this one version %u; "
+			 "install the same kvfs on both", peer,
+			 version ? version : VERBS_FORMAT_MUTE, version ? "" : " or older",
+			 VERBS_FORMAT_VERSION);
+}
+
 void verbs_status_why(const struct ibv_wc *wc, unsigned lane, char *out, size_t cap)
 {
 	const char *remedy = verbs_remedy(verbs_status_errno(wc->status));

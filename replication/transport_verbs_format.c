@@ -14,13 +14,30 @@
 
 #define QPN_MAX 0xFFFFFFU /* queue pair and packet numbers have 24 bits */
 
+int verbs_status_decode(const struct verbs_status *s, unsigned *ret_version)
+{
+	unsigned version = get_be16(s->version), err = get_be16(s->err);
+
+	if (get_be32(s->magic) != VERBS_MAGIC_STATUS)
+		return -EPROTO;
+	/* what a mute one finds nonsense is our version */
+	if (err == EPROTONOSUPPORT || (version == 0 && err == EPROTO)) {
+		*ret_version = version;
+		return -EPROTONOSUPPORT;
+	}
+	return err ? -ECONNABORTED : 0;
+}
+
 int verbs_offer_decode(const struct verbs_offer *o, unsigned *ret_lanes, uint64_t *ret_window_bytes)
 {
 	unsigned lanes = get_be16(o->lanes);
 	uint64_t bytes = get_be64(o->window_bytes);
 
-	if (get_be32(o->magic) != VERBS_MAGIC_OFFER ||
-	    get_be16(o->version) != VERBS_FORMAT_VERSION || transport_check_shape(lanes, bytes) < 0)
+	if (get_be32(o->magic) != VERBS_MAGIC_OFFER)
+		return -EPROTO;
+	if (get_be16(o->version) != VERBS_FORMAT_VERSION)
+		return -EPROTONOSUPPORT;
+	if (transport_check_shape(lanes, bytes) < 0)
 		return -EPROTO;
 	*ret_lanes = lanes;
 	*ret_window_bytes = bytes;
@@ -29,9 +46,11 @@ int verbs_offer_decode(const struct verbs_offer *o, unsigned *ret_lanes, uint64_
 
 int verbs_answer_check(const struct verbs_answer *a, unsigned lanes_max)
 {
-	if (get_be32(a->magic) != VERBS_MAGIC_ANSWER ||
-	    get_be16(a->version) != VERBS_FORMAT_VERSION ||
-	    transport_check_shape(get_be16(a->lanes), get_be64(a->window_bytes)) < 0 ||
+	if (get_be32(a->magic) != VERBS_MAGIC_ANSWER)
+		return -EPROTO;
+	if (get_be16(a->version) != VERBS_FORMAT_VERSION)
+		return -EPROTONOSUPPORT;
+	if (transport_check_shape(get_be16(a->lanes), get_be64(a->window_bytes)) < 0 ||
 	    get_be16(a->lanes) > lanes_max || get_be16(a->port) == 0)
 		return -EPROTO;
 	return 0;

@@ -7,15 +7,17 @@
  * behind the window, what a way for datagrams needs. Network byte order; nothing is trusted.
  *
  *   primary → mirror: offer      mirror → primary: answer (where its device is, a random token)
- *   a lane: connect with hello   ← accept with accept            mirror → primary: status
- *   a lane made anew: answer, hello and acceptance, status, all as above
+ *   a lane: connect with hello   ← accept with accept
+ *   primary → mirror: status (all lanes are connected)           mirror → primary: status
+ *   a lane made anew: answer, hello and acceptance, both statuses, all as above
  *   who wants datagrams: line 0, an offer → line 1, its answer, of the same generation
  */
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define VERBS_FORMAT_VERSION 3
+#define VERBS_FORMAT_VERSION 4
+#define VERBS_FORMAT_MUTE 3 /* the last whose status does not tell its version */
 #define VERBS_TOKEN_BYTES 16
 
 #define VERBS_MAGIC_OFFER 0x6B76564FU  /* "kvVO" */
@@ -45,10 +47,12 @@ struct verbs_answer {
 };
 static_assert(sizeof(struct verbs_answer) == 56, "wire");
 
-/* Either way, last: 0, or the errno for which set-up was given up. */
+/* Either way, last: 0, or the errno for which set-up was given up, EPROTONOSUPPORT where the
+ * formats differ. */
 struct verbs_status {
 	uint8_t magic[4];
-	uint8_t err[4];
+	uint8_t version[2]; /* the sender's; 0: VERBS_FORMAT_MUTE or older */
+	uint8_t err[2];
 };
 static_assert(sizeof(struct verbs_status) == 8, "wire");
 
@@ -67,7 +71,7 @@ struct verbs_lane_hello {
 	uint8_t token[VERBS_TOKEN_BYTES];
 	struct verbs_target target;
 	uint8_t generation[4]; /* 0; of a lane made anew (transport_relane): that */
-	uint8_t zero[4];
+	uint8_t attempt[4];    /* from 0; the next once the one before was given up */
 };
 static_assert(sizeof(struct verbs_lane_hello) == 48, "wire");
 
@@ -95,7 +99,10 @@ struct verbs_datagram {
 	uint32_t generation, qpn, psn;
 };
 
-/* All: -EPROTO. answer_check: an answer to an offer of so many lanes. */
+/* All: -EPROTO. answer_check: an answer to an offer of so many lanes. Offer, answer and status:
+ * -EPROTONOSUPPORT, they are of another version; *ret_version of a status says which.
+ * status_decode: -ECONNABORTED, the sender gave up. */
+int verbs_status_decode(const struct verbs_status *s, unsigned *ret_version);
 int verbs_offer_decode(const struct verbs_offer *o, unsigned *ret_lanes,
 		       uint64_t *ret_window_bytes);
 int verbs_answer_check(const struct verbs_answer *a, unsigned lanes_max);

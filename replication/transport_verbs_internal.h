@@ -196,6 +196,9 @@ void verbs_status_why(const struct ibv_wc *wc, unsigned lane, char *out, size_t 
 __attribute__((format(printf, 2, 3)))
 const char *verbs_why(int err, const char *fmt, ...);
 
+/* For -EPROTONOSUPPORT: the peer ("the mirror") has this version of the format; 0: a mute one. */
+const char *verbs_formats_why(const char *peer, unsigned version);
+
 /* transport_verbs_setup.c */
 struct verbs_ep *verbs_ep_alloc(const struct transport_params *p, const char **ret_why);
 /* Memory of the endpoint, once device, lanes and the peer's window are known. */
@@ -212,8 +215,8 @@ int verbs_recv_status(int fd, uint64_t deadline_ns);
 /* transport_verbs_cm.c */
 /* A channel whose rdma_get_cm_event never waits. NULL: errno says why. */
 struct rdma_event_channel *verbs_event_channel_open(void);
-/* The next event, to be acked. -ETIMEDOUT; -ECONNABORTED, -ECONNRESET, -EPROTO: what control_fd
- * says meanwhile. */
+/* The next event, to be acked; NULL: none, but the peer says on control_fd that it is done.
+ * -ETIMEDOUT; -ECONNABORTED, -ECONNRESET, -EPROTO: what control_fd says else. */
 int verbs_cm_wait(struct verbs_ep *ep, int control_fd, uint64_t deadline_ns,
 		  struct rdma_cm_event **ret_ev);
 void verbs_id_tune(struct verbs_ep *ep, struct rdma_cm_id *id);
@@ -236,9 +239,11 @@ int verbs_lane_connect(struct transport_ep *base, int control_fd, const struct t
 		       const char **ret_why);
 
 /* transport_verbs_lane.c */
-/* A dead lane loses its queue pair and is as before set-up, but for being down; revive: it is up
- * again. The poll thread, nobody posts on the lane. */
+/* A lane that is dead, or was never up, loses its queue pair and is as before set-up, but for being
+ * down; renew: the same of a dead one, if there is a device; revive: it is up again. The thread of
+ * poll and set-up; nobody posts on the lane. */
 void verbs_lane_recycle(struct verbs_lane *l);
+int verbs_lane_renew(struct verbs_ep *ep, unsigned lane, const char **ret_why);
 void verbs_lane_revive(struct verbs_lane *l);
 int verbs_lane_open(struct verbs_lane *l, struct rdma_cm_id *id, const char **ret_why);
 int verbs_lane_established(struct verbs_lane *l);

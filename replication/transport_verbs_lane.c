@@ -183,7 +183,19 @@ void verbs_lane_recycle(struct verbs_lane *l)
 	l->receives = l->receives_due = l->taken = l->told = 0;
 	l->why[0] = '\0';
 	/* the peer's queue pair that wrote it is in the error state, ours is gone */
-	hint_write(verbs_credit_word(l->ep, l->index), 0);
+	if (l->ep->base.window)
+		hint_write(verbs_credit_word(l->ep, l->index), 0);
+}
+
+int verbs_lane_renew(struct verbs_ep *ep, unsigned lane, const char **ret_why)
+{
+	assert(lane < ep->base.lanes && ep->lane[lane].down);
+	if (ep->device_gone) {
+		*ret_why = "the RDMA device is gone";
+		return -ENODEV;
+	}
+	verbs_lane_recycle(&ep->lane[lane]);
+	return 0;
 }
 
 void verbs_lane_revive(struct verbs_lane *l)

@@ -199,18 +199,16 @@ int verbs_send_status(int fd, int err, uint64_t deadline_ns)
 	struct verbs_status s;
 
 	put_be32(s.magic, VERBS_MAGIC_STATUS);
-	put_be32(s.err, (uint32_t)-err);
+	put_be16(s.version, VERBS_FORMAT_VERSION);
+	put_be16(s.err, (uint16_t)-err);
 	return setup_send(fd, &s, sizeof(s), deadline_ns);
 }
 
 int verbs_recv_status(int fd, uint64_t deadline_ns)
 {
 	struct verbs_status s;
+	unsigned version;
 	int r = setup_recv(fd, &s, sizeof(s), deadline_ns);
 
-	if (r < 0)
-		return r;
-	if (get_be32(s.magic) != VERBS_MAGIC_STATUS)
-		return -EPROTO;
-	return get_be32(s.err) == 0 ? 0 : -ECONNABORTED;
+	return r < 0 ? r : verbs_status_decode(&s, &version);
 }

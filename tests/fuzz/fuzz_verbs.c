@@ -9,6 +9,7 @@
 #include "common/crc32c.h"
 #include "replication/transport_verbs_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,17 @@ static void answer(const uint8_t *data, size_t size, unsigned lanes)
 	free(a);
 }
 
+static void status(const uint8_t *data, size_t size)
+{
+	struct verbs_status *s = exactly(data, size, sizeof(*s));
+	unsigned version = UINT16_MAX + 1U;
+	int err = verbs_status_decode(s, &version);
+
+	must(err == 0 || err == -EPROTO || err == -ECONNABORTED || err == -EPROTONOSUPPORT);
+	must((err == -EPROTONOSUPPORT) == (version <= UINT16_MAX));
+	free(s);
+}
+
 /* rdma_cm gives as many bytes as it likes, 196 at most, or none. */
 static void private_data(const uint8_t *data, size_t size, unsigned lane)
 {
@@ -86,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size < 2)
 		return 0;
-	switch (data[0] % 4) {
+	switch (data[0] % 5) {
 	case 0:
 		offer(data + 2, size - 2);
 		break;
@@ -96,8 +108,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 2:
 		private_data(data + 2, size - 2, data[1] % TRANSPORT_LANES_MAX);
 		break;
-	default:
+	case 3:
 		line(data + 2, size - 2, data[1] % 2);
+		break;
+	default:
+		status(data + 2, size - 2);
 	}
 	return 0;
 }

@@ -145,13 +145,37 @@ START_TEST(tells_the_transport_of_silence)
 	link_load_tick(l, now + 2 * LINK_LOAD_SILENT_NS);
 	link_load_tick(l, now + 2 * LINK_LOAD_SILENT_NS + 1);
 	ck_assert_uint_eq(fake.silent, 1);
-	link_load_tick(l, now + 3 * LINK_LOAD_SILENT_NS + 1);
+	link_load_tick(l, now + 4 * LINK_LOAD_SILENT_NS + 1);
 	ck_assert_uint_eq(fake.silent, 2);
 	link_load_stats_locked(l, &s);
 	ck_assert_uint_eq(s.loads_rebuilt, 2);
 	fake.refuses = true; /* there will be none: nothing to make new */
 	link_load_tick(l, now + 9 * LINK_LOAD_SILENT_NS);
 	ck_assert_uint_eq(fake.silent, 2);
+}
+END_TEST
+
+/* How often the transport is told in an hour of silence from now on, at a tick a second. */
+static unsigned told_in_an_hour(struct link *l, uint64_t now)
+{
+	unsigned before = fake.silent;
+
+	for (unsigned s = 1; s <= 3600; s++)
+		link_load_tick(l, now + s * NSEC_PER_SEC);
+	return fake.silent - before;
+}
+
+/* A mirror that never sends a load costs no new queue pair every 2 s. */
+START_TEST(gives_a_mirror_that_never_sends_ever_more_time)
+{
+	struct link *l = fake_link();
+	unsigned told = told_in_an_hour(l, clock_mono_ns());
+
+	ck_assert_uint_le(told, 5 + 3600 * NSEC_PER_SEC / LINK_LOAD_SILENT_MAX_NS);
+	ck_assert_uint_ge(told, 3600 * NSEC_PER_SEC / LINK_LOAD_SILENT_MAX_NS);
+	come(l, sample); /* one that does is missed as soon as ever */
+	link_load_tick(l, clock_mono_ns() + LINK_LOAD_SILENT_NS + NSEC_PER_SEC);
+	ck_assert_uint_eq(fake.silent, told + 1);
 }
 END_TEST
 
@@ -232,6 +256,7 @@ int main(void)
 	tcase_add_test(t, goes_there_and_back);
 	tcase_add_test(t, takes_the_newest_of_this_session);
 	tcase_add_test(t, tells_the_transport_of_silence);
+	tcase_add_test(t, gives_a_mirror_that_never_sends_ever_more_time);
 	suite_add_tcase(s, t);
 	t = tcase_create("load");
 	tcase_set_timeout(t, 60);

@@ -31,10 +31,11 @@ vm_cleanup()
 }
 trap vm_cleanup EXIT
 
-# rig_up N [OPTIONS...]
+# rig_up N [OPTIONS...]: for at most 30 minutes, or $vm_lifetime seconds
 rig_up()
 {
-	"$RIG" up --owner $$ --lifetime 1800 "$@" || fail "the rig does not come up"
+	"$RIG" up --owner $$ --lifetime "${vm_lifetime:-1800}" "$@" ||
+		fail "the rig does not come up"
 }
 
 # on G COMMAND LINE: run by a shell of guest G; 400 s, or $vm_timeout. Alone on a machine all takes

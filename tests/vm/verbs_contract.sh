@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The transports' contract over verbs, and replication over it (wrong epochs, corrupt records, lost
-# lanes, resync), both ends in one guest on one device. KVFS_TEST_CYCLES=N: connects and disconnects
-# so often.
+# lanes, resync), both ends in one guest on one device.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 
@@ -10,9 +9,10 @@ unit=$top_builddir/tests/unit
 rig_up 1 --memory 1536M
 vm_timeout=300
 transport="KVFS_TEST_ONLY_VERBS=1 CK_TIMEOUT_MULTIPLIER=4"
-cycles=KVFS_TEST_CYCLES=${KVFS_TEST_CYCLES:-100}
-must 1 "$transport CK_RUN_CASE=contract '$unit/test_transport'"
-must 1 "$transport $cycles CK_RUN_CASE=cycles '$unit/test_transport'"
+must 1 "$transport '$unit/test_transport'"
+must 1 "$transport '$unit/test_transport_lanes'"
+must 1 "$transport '$unit/test_transport_verbs_setup'"
+must 1 "$transport KVFS_TEST_CYCLES=100 '$unit/test_transport_cycles'"
 must 1 'rdma res show' >"$tmp/out"
 grep -Eq 'qp 1 cm_id 0 mr 0' "$tmp/out" ||
 	fail "the tests left something with the device: $(cat "$tmp/out")"

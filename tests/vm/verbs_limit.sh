@@ -3,7 +3,8 @@
 # The verbs transport against what perftest reaches on the same device, in one guest with a process
 # each side: 1 KiB to its acknowledgement at most 1.5 times a round trip of ib_write_lat, 4 KiB in
 # lists of 32 at least 0.7 of ib_write_bw's messages. The best of three rounds each: the guest is
-# not alone.
+# not alone. Where even ib_write_lat is far from what it takes on a quiet machine (64 us one way),
+# what is measured is the other programs: skipped.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 
@@ -44,4 +45,8 @@ END {
 	printf "lists of 32: %.0f /s, ib_write_bw %.0f /s: %.2f (0.7 at least)\n",
 		rate, bw, rate / bw
 	exit trip / 2 / lat > 1.5 || rate / bw < 0.7
-}' "$tmp/figures" || fail "missed: $(cat "$tmp/figures")"
+}' "$tmp/figures" >"$tmp/judged" && { cat "$tmp/judged"; exit 0; }
+cat "$tmp/judged"
+lat=$(awk '/^lat/ && (!lat || $2 < lat) { lat = $2 } END { print int(lat) }' "$tmp/figures")
+[ "$lat" -lt 200 ] || skip "the machine is busy: ib_write_lat takes $lat us"
+fail "missed: $(cat "$tmp/figures")"
