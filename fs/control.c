@@ -167,12 +167,16 @@ static void control_reply(int fd, json_t *reply)
 	free(text);
 }
 
-/* Its request is there: it gives way to nobody. */
-static void control_speaks(struct control_conn *conn)
+/* Its request is there: from now on it gives way to nobody. False: it has already. */
+static bool control_speaks(struct control_conn *conn)
 {
+	bool dropped;
+
 	pthread_mutex_lock(&conn->c->lock);
 	cds_list_del_init(&conn->node);
+	dropped = conn->dropped;
 	pthread_mutex_unlock(&conn->c->lock);
+	return !dropped;
 }
 
 /* The last of a connection. stays: it waits for the daemon's end. */
@@ -207,8 +211,8 @@ static void *control_conn_main(void *arg)
 		reply = control_refuse("only root and the daemon's user may ask", "");
 		control_reply(conn->fd, reply);
 		json_decref(reply);
-	} else if (control_read_line(c, conn->fd, line, sizeof(line)) == 0) {
-		control_speaks(conn);
+	} else if (control_read_line(c, conn->fd, line, sizeof(line)) == 0 &&
+		   control_speaks(conn)) {
 		reply = control_serve(c, line, &stays);
 		control_reply(conn->fd, reply);
 		json_decref(reply);

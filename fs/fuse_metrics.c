@@ -78,8 +78,8 @@ static const struct metrics_def in_flight_def = {
 };
 static const struct metrics_def commit_wait_def = {
 	.name = "kvfs_commit_wait_seconds",
-	.help = "From a change being made, its wait for log room included, to its answer after the "
-		"commit.",
+	.help = "From a change being made, its wait for log room included, to its answer after "
+		"the commit (early_truncate: or before).",
 	.kind = METRICS_HISTOGRAM,
 	.ns = true,
 	.first_bits = METRICS_NS_FIRST_BITS,

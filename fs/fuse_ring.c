@@ -212,21 +212,23 @@ static void ring_help(struct ring *r)
 	ring_take_answered(r);
 }
 
-/* For a request or an answer to hand over; records that are owed to the mirrors go when none comes
- * soon. */
+/* For a request or an answer to hand over; records that are owed to the mirrors go when none has
+ * come soon. */
 static int ring_wait(struct ring *r)
 {
-	struct __kernel_timespec soon = { .tv_nsec = RING_OWES_NS };
 	struct commit *c = r->rings->fs->commit;
+	uint64_t since = c ? commit_owed_since(c) : 0, age;
+	struct __kernel_timespec rest = { 0 };
 	struct io_uring_cqe *cqe;
-	int err;
 
-	if (!c || !commit_owes(c))
+	if (!since)
 		return io_uring_submit_and_wait(&r->uring, 1);
-	err = io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, &soon, NULL);
-	if (err == -ETIME)
+	age = clock_mono_ns() - since;
+	if (age >= RING_OWES_NS)
 		commit_drive(c);
-	return err;
+	else
+		rest.tv_nsec = (long)(RING_OWES_NS - age);
+	return io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, &rest, NULL);
 }
 
 static void ring_serve(struct ring *r)

@@ -193,6 +193,21 @@ static void commit_fail_as(struct commit *c, bool leads, int err)
 void commit_fail(struct commit *c, int err)
 {
 	commit_fail_as(c, false, err);
+	commit_drive(c); /* lets go of what is owed */
+}
+
+static void commit_owed_clear(struct commit *c)
+{
+	c->owed_count = 0;
+	atomic_store_explicit(&c->owed_since_ns, 0, memory_order_relaxed);
+}
+
+/* Of a queue that failed: the links send it from the log. */
+static void commit_owed_forget(struct commit *c)
+{
+	for (unsigned i = 0; i < c->owed_count; i++)
+		op_put(c->owed[i]);
+	commit_owed_clear(c);
 }
 
 /* Hands what is owed and the group to every link. Its ops are on the pending list already: an
@@ -203,8 +218,7 @@ static void commit_post(struct commit *c, const struct commit_batch *b)
 	unsigned n, count = c->owed_count + b->count;
 
 	memcpy(c->owed + c->owed_count, b->ops, b->count * sizeof(b->ops[0]));
-	c->owed_count = 0;
-	atomic_store_explicit(&c->owes, false, memory_order_relaxed);
+	commit_owed_clear(c);
 	pthread_mutex_lock(&c->lock);
 	n = c->link_count;
 	for (unsigned i = 0; i < n; i++) {
@@ -228,21 +242,39 @@ static bool commit_owe(struct commit *c, const struct commit_batch *b)
 {
 	if (b->early_count < b->count || c->owed_count + b->count > COMMIT_BATCH_OPS)
 		return false;
+	if (!c->owed_count)
+		atomic_store_explicit(&c->owed_since_ns, clock_mono_ns(), memory_order_relaxed);
 	memcpy(c->owed + c->owed_count, b->ops, b->count * sizeof(b->ops[0]));
 	c->owed_count += b->count;
-	atomic_store_explicit(&c->owes, true, memory_order_relaxed);
 	return true;
+}
+
+/* Under the lock: whether the mirrors answer what there is, so that they will have what they are
+ * owed. */
+static bool commit_mirrors_answer_locked(struct commit *c)
+{
+	const struct op *oldest;
+	unsigned in_sync = 0;
+
+	for (unsigned i = 0; i < c->link_count; i++)
+		in_sync += c->links[i]->in_sync;
+	if (in_sync < c->cfg.min_mirrors || in_sync == 0)
+		return false;
+	if (cds_list_empty(&c->pending))
+		return true;
+	oldest = cds_list_first_entry(&c->pending, struct op, node);
+	return oldest->deadline_ns + COMMIT_EARLY_NS > clock_mono_ns() + c->cfg.timeout_ns;
 }
 
 /* Under the lock, with a reference to each op: which of them need no mirror to be answered. */
 static void commit_batch_early_locked(struct commit *c, struct commit_batch *b)
 {
-	unsigned in_sync = 0;
+	bool wanted = false;
 
 	b->early_count = 0;
-	for (unsigned i = 0; i < c->link_count; i++)
-		in_sync += c->links[i]->in_sync;
-	if (in_sync < c->cfg.min_mirrors || in_sync == 0 || !c->cfg.early_answers)
+	for (unsigned i = 0; i < b->count; i++)
+		wanted |= b->ops[i]->early;
+	if (!wanted || !c->cfg.early_answers || !commit_mirrors_answer_locked(c))
 		return;
 	for (unsigned i = 0; i < b->count; i++) {
 		if (!b->ops[i]->early || b->ops[i]->completed)
@@ -261,6 +293,7 @@ static bool commit_batch_run(struct commit *c, struct commit_batch *b, bool may_
 	int err = b->count ? commit_batch_append(c, b) : 0;
 
 	if (err) {
+		commit_owed_forget(c);
 		commit_fail_as(c, true, err);
 		return false;
 	}
@@ -314,11 +347,15 @@ static void commit_drive_as(struct commit *c, bool may_owe)
 			return;
 		pthread_mutex_lock(&c->lock);
 	}
+	if (c->failed) {
+		pthread_mutex_unlock(&c->lock);
+		commit_owed_forget(c);
+		pthread_mutex_lock(&c->lock);
+		commit_drain_locked(c, &done);
+	}
 	if (!c->owed_count)
 		c->pay_wanted = false;
 	c->leader = false;
-	if (c->failed)
-		commit_drain_locked(c, &done);
 	commit_wake_locked(c);
 	pthread_mutex_unlock(&c->lock);
 	commit_finish(&done, -EIO);
@@ -334,9 +371,9 @@ void commit_drive_owing(struct commit *c)
 	commit_drive_as(c, true);
 }
 
-bool commit_owes(const struct commit *c)
+uint64_t commit_owed_since(const struct commit *c)
 {
-	return atomic_load_explicit(&c->owes, memory_order_relaxed);
+	return atomic_load_explicit(&c->owed_since_ns, memory_order_relaxed);
 }
 
 int commit_switch_log(struct commit *c)
@@ -391,6 +428,7 @@ void commit_enqueue(struct commit *c, struct op *op)
 void commit_wait(struct commit *c, struct op *op)
 {
 	struct op *pos;
+	bool owed;
 	int err = 0;
 
 	assert(op->head_len == 0);
@@ -403,8 +441,10 @@ void commit_wait(struct commit *c, struct op *op)
 			if (pos->lsn <= op->lsn)
 				break;
 		cds_list_add(&op->node, &pos->node);
+		/* a leader may be about to owe what is waited for */
+		owed = c->leader || commit_owed_since(c);
 		pthread_mutex_unlock(&c->lock);
-		if (commit_owes(c)) /* it may wait for one of those */
+		if (owed)
 			commit_drive(c);
 		return;
 	}
@@ -444,19 +484,16 @@ static void *commit_timer(void *arg)
 	pthread_mutex_lock(&c->lock);
 	while (!c->stopping) {
 		uint64_t now = clock_mono_ns();
-		bool owes = commit_owes(c);
 		unsigned n = commit_expired_locked(c, &c->pending, now, expired, 0, 256);
 
 		n = commit_expired_locked(c, &c->waiters, now, expired, n, 256);
 		n = commit_expired_locked(c, &c->appending, now, expired, n, 256);
 		n = commit_expired_locked(c, &c->incoming, now, expired, n, 256);
-		if (n == 0 && !owes) {
+		if (n == 0) {
 			thread_cond_wait_until(&c->ended, &c->lock, now + COMMIT_TICK_NS);
 			continue;
 		}
 		pthread_mutex_unlock(&c->lock);
-		if (owes)
-			commit_drive(c);
 		for (unsigned i = 0; i < n; i++) {
 			expired[i]->ops->complete(expired[i], -EIO);
 			op_put(expired[i]);
@@ -514,8 +551,7 @@ void commit_destroy(struct commit *c)
 	if (c->timer_started)
 		pthread_join(c->timer, NULL);
 	commit_finish(&done, -EIO);
-	for (unsigned i = 0; i < c->owed_count; i++)
-		op_put(c->owed[i]);
+	commit_owed_forget(c);
 	pthread_cond_destroy(&c->ended);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);

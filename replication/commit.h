@@ -10,8 +10,8 @@
  *     → complete: from the leader, or from the link thread whose acknowledgement moved the point
  *
  * An op that is early (a key is emptied: what comes next is as a rule its new value) is answered
- * when it is in the local log, while enough mirrors are in sync: its record goes to them before any
- * later one, so every later answer includes it.
+ * when it is in the local log, while enough mirrors are in sync and answer: its record goes to them
+ * before any later one, so the answer to any later change includes it.
  *
  * Nobody sleeps here for another thread or for a mirror. A timer thread ("kv-commit") fails what is
  * past its deadline. Log room is reserved before a change is applied (commit_admit), so a queued
@@ -84,10 +84,10 @@ void commit_enqueue(struct commit *c, struct op *op);
 /* Appends, sends and completes what is queued, unless another thread is doing so. Without locks. */
 void commit_drive(struct commit *c);
 /* The same, but a last group that needs no mirror to be answered (op.early) may be left to go to
- * the mirrors together with the next one. Who called this calls commit_drive() within a millisecond
- * while commit_owes(), unless it calls this again. */
+ * the mirrors together with the next one. Who called this sees to it that commit_drive() is called
+ * some time after commit_owed_since(); else the links send it from the log, 50 ms later or so. */
 void commit_drive_owing(struct commit *c);
-bool commit_owes(const struct commit *c);
+uint64_t commit_owed_since(const struct commit *c); /* clock_mono_ns(); 0: nothing is owed */
 
 /* Ends the queue as a failed append does: what is queued and all that comes gets -EIO. For a medium
  * whose error shows elsewhere (oplog_check). */

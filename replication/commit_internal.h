@@ -18,6 +18,7 @@
 #define COMMIT_BATCH_IOV 512
 #define COMMIT_BATCH_BYTES (8U << 20)
 #define COMMIT_HOLD_PERCENT 60 /* of the active pool: fuller, and no pool is held for a mirror */
+#define COMMIT_EARLY_NS (100ULL * 1000 * 1000) /* older pending ops: mirrors don't answer */
 #define COMMIT_TICK_NS (100ULL * 1000 * 1000)
 
 struct commit_link {
@@ -54,7 +55,7 @@ struct commit {
 	 * each. Room for that group. */
 	struct op *owed[2 * COMMIT_BATCH_OPS];
 	unsigned owed_count;
-	_Atomic bool owes;               /* owed_count > 0; written by the leader */
+	_Atomic uint64_t owed_since_ns;  /* of the first of them; 0: none; written by the leader */
 	bool pay_wanted;                 /* lock: what is owed goes without a next group */
 	bool stopping;                   /* lock */
 	bool failed;                     /* lock */

@@ -403,6 +403,8 @@ static int session_tick(struct link *l, uint64_t now)
 		return link_fail(l, -ENOTCONN, "a lane takes no posts");
 	if (now - l->last_heard_ns > half)
 		return link_fail(l, -ETIMEDOUT, "the mirror is silent");
+	if (ages.unsent_ns)
+		l->pump_wanted = true; /* what the commit queue owes, or can't send any more */
 	if (ages.unacked_ns > half || ages.unsent_ns > half)
 		session_fall_out(l);
 	if (ages.unacked_ns > stuck)
@@ -551,7 +553,6 @@ static int session_run(struct link *l, int fd)
 			session_note_end(l);
 	}
 	session_disconnect(l);
-	link_transport_ended(l);
 	return err;
 }
 
@@ -559,6 +560,7 @@ int link_session_run(struct link *l, int fd)
 {
 	int err = session_run(l, fd);
 
+	link_transport_ended(l);
 	link_hold_end(l);
 	return err;
 }

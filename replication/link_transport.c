@@ -85,7 +85,7 @@ int link_transport_failed(struct link *l, int err)
 
 void link_transport_ended(struct link *l)
 {
-	if (l->verbs_retry_ns == VERBS_AFTER_SESSION)
+	if (l->tops != &transport_verbs_ops && l->verbs_retry_ns == VERBS_AFTER_SESSION)
 		l->verbs_retry_ns = 0;
 }
 

@@ -14,6 +14,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+/* Attempts that were given up wait in it, too, when the mirror has stood still. */
+#define VERBS_BACKLOG (8 * TRANSPORT_LANES_MAX)
+
 struct reception {
 	struct verbs_ep *ep;
 	struct rdma_cm_id *listener;
@@ -48,7 +51,7 @@ static int listen_on(struct reception *c, union verbs_address *a)
 		return -errno;
 	/* Bound to an address without a device behind it, it would hear nothing. */
 	if (rdma_bind_addr(c->listener, &a->sa) == 0 && c->listener->verbs &&
-	    rdma_listen(c->listener, TRANSPORT_LANES_MAX) == 0)
+	    rdma_listen(c->listener, VERBS_BACKLOG) == 0)
 		err = device_hold(c->listener);
 	else
 		err = c->listener->verbs ? -errno : -ENODEV;

@@ -30,6 +30,8 @@
 #define RIG_WAIT_NS (20 * NSEC_PER_SEC)
 
 static uint64_t rig_log_bytes = RIG_LOG_BYTES; /* before rig_open */
+/* each so many-th record needs no mirror to be answered, and may be owed to them; 0: none */
+static unsigned rig_early_every;
 static bool rig_admits; /* writers ask for log room first, as fs/ does */
 
 static const uint8_t rig_uuid[16] = "volume of test 1";
@@ -367,6 +369,7 @@ static inline void rig_commit_start(struct rig_node *n, enum commit_protocol pro
 		.protocol = protocol,
 		.min_mirrors = min_mirrors,
 		.timeout_ns = timeout_ns,
+		.early_answers = true,
 		.epoch = n->epoch,
 		.next_lsn = n->last_lsn + 1,
 		.want_checkpoint = rig_want,

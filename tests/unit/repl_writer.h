@@ -159,6 +159,7 @@ static inline void rig_write(struct rig_node *n, uint64_t seed, struct rig_progr
 	r->op.deadline_ns = clock_mono_ns() + RIG_TIMEOUT_NS;
 	pthread_mutex_lock(&n->lock);
 	r->op.lsn = commit_next_lsn(n->commit);
+	r->op.early = rig_early_every && r->op.lsn % rig_early_every == 0;
 	ck_assert_uint_lt(r->op.lsn, RIG_RECORDS_MAX);
 	rec.data = r->data;
 	rec.data_len = (uint32_t)rig_data(r->op.lsn, seed, r->data);
@@ -173,7 +174,10 @@ static inline void rig_write(struct rig_node *n, uint64_t seed, struct rig_progr
 	n->last_lsn = r->op.lsn;
 	commit_enqueue(n->commit, &r->op);
 	pthread_mutex_unlock(&n->lock);
-	commit_drive(n->commit);
+	if (rig_early_every)
+		commit_drive_owing(n->commit);
+	else
+		commit_drive(n->commit);
 }
 
 struct rig_writer {
@@ -199,6 +203,7 @@ static inline void *rig_writer_main(void *arg)
 			ck_assert_int_eq(rig_checkpoint(w->n), 0);
 		rig_write(w->n, w->seed, &w->progress);
 	}
+	commit_drive(w->n->commit); /* what is owed is not freed before */
 	rig_progress_wait(&w->progress, i, i);
 	return NULL;
 }

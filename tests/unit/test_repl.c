@@ -45,6 +45,39 @@ START_TEST(live_protocols_a_b)
 }
 END_TEST
 
+START_TEST(live_with_early_answers)
+{
+	rig_early_every = 3;
+	run_live(_i ? ADDR_SHM : rig_net(), 2, 2, COMMIT_PROTOCOL_C);
+}
+END_TEST
+
+/* Nothing comes after a record that is owed: the link sends it from the log. */
+START_TEST(owed_records_go_by_themselves)
+{
+	struct rig_progress g;
+	struct link_stats s;
+
+	rig_progress_init(&g);
+	rig_early_every = 1;
+	rig_open(&rig, _i ? ADDR_SHM : rig_net());
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 2, NULL);
+	rig_wait_live(&rig, 1);
+	rig_write(&rig.p, 0, &g);
+	ck_assert_uint_eq(rig_progress_done(&g), 1);
+	ck_assert_uint_ne(commit_owed_since(rig.p.commit), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	ck_assert_uint_eq(primary_stats(rig.p.primary, &s, 1), 1);
+	ck_assert_uint_gt(s.from_log_records, 0);
+	commit_drive(rig.p.commit);
+	rig_progress_wait(&g, 1, 1);
+	ck_assert_uint_eq(g.failed, 0);
+	rig_close(&rig);
+}
+END_TEST
+
 /* Each plan on both transports, both ends' posts. Whatever happens, no write fails and the mirror
  * ends up the same. */
 static const struct fault_case {
@@ -389,6 +422,8 @@ int main(void)
 	tcase_add_loop_test(live, live_shm, 1, 5);
 	tcase_add_test(live, live_two_mirrors);
 	tcase_add_loop_test(live, live_protocols_a_b, 0, 2);
+	tcase_add_loop_test(live, live_with_early_answers, 0, 2);
+	tcase_add_loop_test(live, owed_records_go_by_themselves, 0, 2);
 	tcase_add_test(live, follows_over_many_pools);
 	suite_add_tcase(s, live);
 	tcase_set_timeout(fault, 25);
