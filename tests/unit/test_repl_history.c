@@ -491,6 +491,7 @@ END_TEST
 static struct rig_progress *writing; /* ended: the mirror may go as fast as it can */
 static bool were_slowed;             /* kv-mirror's, once it runs */
 #define SLOW_RECORDS 9000            /* more than a ring of 4 MiB takes: sent all, it would join */
+#define SLOW_BEHIND (SLOW_RECORDS + 500) /* of each of two writers, while it is away */
 
 /* Never nearer to the writers, until they are slowed. */
 static int slow_apply(void *ctx, const struct record *r)
@@ -518,7 +519,9 @@ START_TEST(slow_mirror_gets_there)
 {
 	static struct mirror_ops ops;
 	/* more than can be written in the time that a mirror has before writers are slowed */
-	struct rig_writer w = { .n = &rig.p, .count = RIG_RECORDS_MAX - 1000, .depth = 32 };
+	struct rig_writer w = {
+		.n = &rig.p, .count = RIG_RECORDS_MAX - 2 * SLOW_BEHIND - 1000, .depth = 32,
+	};
 	bool held = false, slowed = false;
 	struct commit_stats cs;
 	struct link_stats s;
@@ -531,7 +534,7 @@ START_TEST(slow_mirror_gets_there)
 	rig_log_bytes = 2 * RIG_LOG_BYTES;
 	rig_open(&rig, ADDR_SHM);
 	serve(&rig.p, NULL, 0, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, SLOW_RECORDS + 500, 64, 0), 0);
+	ck_assert_uint_eq(rig_write_many(&rig.p, SLOW_BEHIND, 64, 0), 0);
 	rig_primary_stop(&rig.p);
 	ops = rig_mirror_ops;
 	ops.apply = slow_apply;
