@@ -49,6 +49,9 @@ START_TEST(leaves_a_peer_of_another_format_alone)
 
 	ck_assert_uint_eq(l->verbs_retry_ns, UINT64_MAX);
 	ck_assert(!link_transport_better(l, clock_mono_ns() + 86400 * NSEC_PER_SEC));
+	link_transport_ended(l); /* that which found it out */
+	ck_assert_uint_eq(l->verbs_retry_ns, UINT64_MAX);
+	l->tops = &transport_tcp_ops;
 	link_transport_ended(l);
 	ck_assert_uint_eq(l->verbs_retry_ns, 0);
 }
