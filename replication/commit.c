@@ -318,6 +318,16 @@ static bool commit_batch_run(struct commit *c, struct commit_batch *b, bool may_
 	return true;
 }
 
+/* Under the lock: whether a group may be owed. */
+static bool commit_may_owe_locked(const struct commit *c)
+{
+	for (unsigned i = 0; i < c->link_count; i++) {
+		if (!c->links[i]->ops->dear)
+			return false;
+	}
+	return !c->pay_wanted;
+}
+
 /* Under the lock: whether the leader has something to do. */
 static bool commit_busy_locked(struct commit *c, bool may_owe)
 {
@@ -338,7 +348,7 @@ static void commit_drive_as(struct commit *c, bool may_owe)
 	}
 	c->leader = true;
 	while (commit_busy_locked(c, may_owe) && !c->leader_wanted && !c->failed) {
-		bool owe = may_owe && !c->pay_wanted;
+		bool owe = may_owe && commit_may_owe_locked(c);
 
 		c->pay_wanted = false;
 		commit_batch_take_locked(c, &batch);

@@ -84,8 +84,9 @@ void commit_enqueue(struct commit *c, struct op *op);
 /* Appends, sends and completes what is queued, unless another thread is doing so. Without locks. */
 void commit_drive(struct commit *c);
 /* The same, but a last group that needs no mirror to be answered (op.early) may be left to go to
- * the mirrors together with the next one. Who called this sees to it that commit_drive() is called
- * some time after commit_owed_since(); else the links send it from the log, 50 ms later or so. */
+ * the mirrors together with the next one, where each link's posts are dear. Who called this sees to
+ * it that commit_drive() is called some time after commit_owed_since(); else the links send it from
+ * the log, 50 ms later or so. */
 void commit_drive_owing(struct commit *c);
 uint64_t commit_owed_since(const struct commit *c); /* clock_mono_ns(); 0: nothing is owed */
 
@@ -120,6 +121,7 @@ void commit_checkpoint_done(struct commit *c, int err);
  * later. It takes a reference (op_get) on ops whose memory it still needs after returning. */
 struct commit_link_ops {
 	void (*post)(void *ctx, struct op *const *ops, unsigned n);
+	bool dear; /* it wakes a sleeper, or costs system calls: what may wait goes with the next */
 };
 int commit_link_add(struct commit *c, const struct commit_link_ops *ops, void *ctx,
 		    struct commit_link **ret_l);

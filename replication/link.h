@@ -258,6 +258,7 @@ void link_send_end(struct link *l);
 /* Sends from the log what the leader could not, as far as ring, window and credits allow. */
 int link_send_pump(struct link *l);
 extern const struct commit_link_ops link_commit_ops;
+extern const struct commit_link_ops link_commit_dear_ops; /* tcp */
 /* Nothing is posted from now on; how much was, of each lane. resume: lanes are new; sends again,
  * from the log, what follows lsn, whose place is followed by ring_pos. -EPROTO: that can't be. */
 void link_send_suspend(struct link *l, uint32_t *ret_posted);

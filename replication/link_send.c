@@ -188,6 +188,7 @@ static void link_post(void *ctx, struct op *const *ops, unsigned n)
 }
 
 const struct commit_link_ops link_commit_ops = { .post = link_post };
+const struct commit_link_ops link_commit_dear_ops = { .post = link_post, .dear = true };
 
 /* Who has the endpoint gives send_lock back, and learns whether the leader came meanwhile and left
  * it its records. */

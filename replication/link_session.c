@@ -204,7 +204,10 @@ static int session_begin(struct link *l)
 	if (err)
 		return link_fail(l, err, "no memory for the records under way");
 	link_send_begin(l, last_lsn + 1);
-	err = commit_link_add(l->primary->commit, &link_commit_ops, l, &l->commit_link);
+	err = commit_link_add(l->primary->commit,
+			      l->tops == &transport_tcp_ops ? &link_commit_dear_ops
+							    : &link_commit_ops,
+			      l, &l->commit_link);
 	if (err) {
 		link_send_end(l);
 		return link_fail(l, err, "too many mirrors");

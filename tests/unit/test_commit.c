@@ -147,7 +147,7 @@ static void on_post(void *ctx, struct op *const *ops, unsigned n)
 	l->posts++;
 }
 
-static const struct commit_link_ops link_ops = { on_post };
+static const struct commit_link_ops link_ops = { .post = on_post, .dear = true };
 
 static void link_up(struct test_link *l)
 {

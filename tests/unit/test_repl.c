@@ -52,9 +52,10 @@ START_TEST(live_with_early_answers)
 }
 END_TEST
 
-/* Nothing comes after a record that is owed: the link sends it from the log. */
+/* Nothing comes after a record that is owed (over tcp): the link sends it from the log. */
 START_TEST(owed_records_go_by_themselves)
 {
+	bool owed = !_i && rig_net() == ADDR_TCP;
 	struct rig_progress g;
 	struct link_stats s;
 
@@ -67,10 +68,10 @@ START_TEST(owed_records_go_by_themselves)
 	rig_wait_live(&rig, 1);
 	rig_write(&rig.p, 0, &g);
 	ck_assert_uint_eq(rig_progress_done(&g), 1);
-	ck_assert_uint_ne(commit_owed_since(rig.p.commit), 0);
+	ck_assert_int_eq(commit_owed_since(rig.p.commit) != 0, owed);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	ck_assert_uint_eq(primary_stats(rig.p.primary, &s, 1), 1);
-	ck_assert_uint_gt(s.from_log_records, 0);
+	ck_assert_int_eq(s.from_log_records > 0, owed);
 	commit_drive(rig.p.commit);
 	rig_progress_wait(&g, 1, 1);
 	ck_assert_uint_eq(g.failed, 0);
