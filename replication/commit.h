@@ -95,7 +95,8 @@ uint64_t commit_owed_since(const struct commit *c); /* clock_mono_ns(); 0: nothi
 void commit_fail(struct commit *c, int err);
 
 /* Completes op (head_len 0, lsn set) when the commit point is at least op->lsn: at once, by this
- * thread, when it already is. Without locks. */
+ * thread, when it already is. Drives, as commit_drive(), when what it waits for may be owed.
+ * Without locks. */
 void commit_wait(struct commit *c, struct op *op);
 
 uint64_t commit_point(const struct commit *c);
