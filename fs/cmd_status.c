@@ -162,7 +162,8 @@ static void status_print_primary(const json_t *j)
 	       (unsigned long long)status_u64(j, "commit", "in_sync"),
 	       (unsigned long long)json_array_size(links),
 	       (unsigned long long)status_u64(j, "commit", "min_mirrors"),
-	       status_bool(j, "commit", "failed") ? "; FAILED: no write is accepted" : "");
+	       status_bool(j, "commit", "failed") ? "; FAILED: no write is accepted"
+	       : status_bool(j, "commit", "read_only") ? "; READ-ONLY until they are" : "");
 	json_array_foreach(links, i, l)
 		status_print_link(l);
 	if (json_array_size(links))

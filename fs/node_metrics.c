@@ -149,6 +149,7 @@ static void collect_commit(struct node *n)
 	nm_set(n, NM_APPENDS, s.appends);
 	nm_set(n, NM_TIMEOUTS, s.timeouts);
 	nm_set(n, NM_WAITING_FOR_LOG, s.waiting_for_log);
+	nm_set(n, NM_READ_ONLY, s.read_only);
 	nm_set(n, NM_IN_SYNC, s.in_sync);
 	nm_set(n, NM_CONNECTED, s.links);
 	nm_set(n, NM_CONFIGURED, n->opt->mirrors.count);

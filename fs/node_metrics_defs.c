@@ -86,6 +86,8 @@ const struct node_metric_def node_metric_defs[NM_COUNT] = {
 		"Changes and reads that failed for lack of mirrors or log room within timeout=."),
 	GAUGE(NM_WAITING_FOR_LOG, P, "kvfs_commit_waiting_for_log",
 		"1: changes wait for room in the log."),
+	GAUGE(NM_READ_ONLY, P, "kvfs_commit_read_only",
+		"1: no change is taken until min_mirrors are in sync (too_few_mirrors=readonly)."),
 	GAUGE(NM_IN_SYNC, P, "kvfs_mirrors_in_sync", "Mirrors that a commit waits for."),
 	GAUGE(NM_CONNECTED, P, "kvfs_mirrors_connected", "Mirrors with a session."),
 	GAUGE(NM_CONFIGURED, P, "kvfs_mirrors_configured", "Mirrors given (mirror=)."),

@@ -24,6 +24,18 @@ static void node_log_failed(void *ctx, int err)
 			   strerror(-err));
 }
 
+static void node_turned_read_only(void *ctx, bool read_only)
+{
+	struct node *n = ctx;
+
+	if (read_only)
+		diag_error("%s: fewer than min_mirrors=%u mirrors in sync for timeout=%u s: "
+			   "read-only until they are back",
+			   n->vol->path, n->opt->min_mirrors, n->opt->timeout_s);
+	else
+		diag_info("%s: enough mirrors are in sync: writable again", n->vol->path);
+}
+
 static int node_resync_ckpt(void *ctx)
 {
 	return node_ckpt_make(ctx, NODE_RESYNC_CKPT_NS);
@@ -44,6 +56,8 @@ static int node_start_commit(struct node *n)
 	struct commit *c;
 	int err;
 
+	if (n->opt->too_few_mirrors == OPTIONS_TOO_FEW_READONLY)
+		cfg.turned_read_only = node_turned_read_only;
 	store_lock(n->store);
 	cfg.next_lsn = store_lsn_locked(n->store) + 1;
 	store_unlock(n->store);

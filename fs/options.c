@@ -57,7 +57,11 @@ static const struct option_def option_table[] = {
 	{ "early_truncate", KIND_CHOICE, OPTIONS_MOUNT, FIELD(early_truncate), 0, 0, "on|off",
 	  "on|off",
 	  "a key that open(2) empties: answered when the own log has it, as its new value follows "
-	  "(default: on)" },
+	  "(default: off)" },
+	{ "too_few_mirrors", KIND_CHOICE, OPTIONS_MOUNT, FIELD(too_few_mirrors), 0, 0,
+	  "fail|readonly", "fail|readonly",
+	  "below min_mirrors for longer than timeout, a change waits and fails with EIO, or fails "
+	  "at once with EROFS (default: fail)" },
 	{ "connect_timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(connect_s), 1, 3600, NULL, "SEC",
 	  "longest wait of the mount for min_mirrors (default: 10)" },
 	{ "lanes", KIND_UINT, OPTIONS_MOUNT, FIELD(lanes), 1, 40, NULL, "N",
@@ -138,6 +142,7 @@ void options_init(struct options *o, enum options_role role)
 	o->transport = ADDR_AUTO;
 	o->min_mirrors = OPTIONS_MAJORITY;
 	o->timeout_s = 30;
+	o->early_truncate = OPTIONS_OFF;
 	o->connect_s = 10;
 	o->lanes = role == OPTIONS_MIRROR ? 40 : 2;
 	o->poll_us = TRANSPORT_POLL_US_DEFAULT;

@@ -25,6 +25,8 @@ enum options_policy { OPTIONS_POLICY_XGBOOST, OPTIONS_POLICY_BANDIT, OPTIONS_POL
 		      OPTIONS_POLICY_STATIC };
 enum options_uring { OPTIONS_URING_AUTO, OPTIONS_URING_OFF };
 
+enum options_too_few { OPTIONS_TOO_FEW_FAIL, OPTIONS_TOO_FEW_READONLY };
+
 enum options_role { OPTIONS_MOUNT = 1, OPTIONS_MIRROR = 2 };
 
 /* Routes, weakest first. */
@@ -58,6 +60,7 @@ struct options {
 	unsigned lanes_open;        /* mount; 0: what the tuner may want (node_tuner.h) */
 	unsigned uring;             /* enum options_uring */
 	unsigned early_truncate;    /* mount; enum options_switch */
+	unsigned too_few_mirrors;   /* mount; enum options_too_few */
 	unsigned tuner;             /* enum options_switch */
 	unsigned tuner_policy;      /* enum options_policy */
 	unsigned ack_timeout;       /* verbs: exponent */

@@ -80,6 +80,7 @@ static const struct status_figure status_commit[] = {
 	{ "links", "kvfs_mirrors_connected", false },
 	{ "failed", "kvfs_failed", true },
 	{ "waiting_for_log", "kvfs_commit_waiting_for_log", true },
+	{ "read_only", "kvfs_commit_read_only", true },
 	{ NULL, NULL, false },
 };
 static const struct status_figure status_link[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The commit queue: enqueue, the leader's group append, deadlines. See commit.h for the picture and
+ * The commit queue: enqueue, the leader's group append. See commit.h for the picture and
  * commit_internal.h for the locks. Errors: the log's, which end every operation with -EIO.
  */
 #include "replication/commit_internal.h"
@@ -464,54 +464,6 @@ void commit_wait(struct commit *c, struct op *op)
 	pthread_mutex_unlock(&c->lock);
 	op->ops->complete(op, err);
 	op_put(op);
-}
-
-/* Under the lock: of list, those past their deadline that nobody answered. They stay where they are
- * (their records may yet commit) with one more reference each. */
-static unsigned commit_expired_locked(struct commit *c, struct cds_list_head *list, uint64_t now,
-				      struct op **expired, unsigned n, unsigned max)
-{
-	struct op *op;
-
-	cds_list_for_each_entry(op, list, node) {
-		if (n == max)
-			break;
-		if (op->completed || op->deadline_ns > now)
-			continue;
-		op->completed = true;
-		op_get(op);
-		expired[n++] = op;
-		c->timeouts++;
-	}
-	return n;
-}
-
-static void *commit_timer(void *arg)
-{
-	struct commit *c = arg;
-	struct op *expired[256];
-
-	pthread_mutex_lock(&c->lock);
-	while (!c->stopping) {
-		uint64_t now = clock_mono_ns();
-		unsigned n = commit_expired_locked(c, &c->pending, now, expired, 0, 256);
-
-		n = commit_expired_locked(c, &c->waiters, now, expired, n, 256);
-		n = commit_expired_locked(c, &c->appending, now, expired, n, 256);
-		n = commit_expired_locked(c, &c->incoming, now, expired, n, 256);
-		if (n == 0) {
-			thread_cond_wait_until(&c->ended, &c->lock, now + COMMIT_TICK_NS);
-			continue;
-		}
-		pthread_mutex_unlock(&c->lock);
-		for (unsigned i = 0; i < n; i++) {
-			expired[i]->ops->complete(expired[i], -EIO);
-			op_put(expired[i]);
-		}
-		pthread_mutex_lock(&c->lock);
-	}
-	pthread_mutex_unlock(&c->lock);
-	return NULL;
 }
 
 int commit_create(struct oplog *log, const struct commit_config *cfg, struct commit **ret_c)

@@ -39,6 +39,10 @@ struct commit_config {
 	void (*want_checkpoint)(void *ctx);
 	/* The log failed: no further operation will succeed. Once. */
 	void (*failed)(void *ctx, int err);
+	/* NULL: changes wait for mirrors each time. Otherwise, when fewer than min_mirrors have
+	 * been in sync for timeout_ns, no change is admitted until enough are; says when that
+	 * begins and ends. The timer thread's, without locks. */
+	void (*turned_read_only)(void *ctx, bool read_only);
 	void *ctx;
 };
 
@@ -52,8 +56,8 @@ void commit_destroy(struct commit *c);
  * until deadline_ns. urgent (deletes, truncations) may use the part of the log that is kept for
  * them.
  * -EIO: no room in time, or the log failed; -ENOSPC: no room because checkpoints fail for lack of
- * disk space. The reservation passes to the op (op->admitted_bytes) or goes back by
- * commit_unadmit().
+ * disk space; -EROFS: too few mirrors (turned_read_only). The reservation passes to the op
+ * (op->admitted_bytes) or goes back by commit_unadmit().
  */
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
 /* Room for several of the largest records, urgent or not, and no writer has to slow down. */
@@ -143,7 +147,7 @@ struct commit_stats {
 	uint64_t appended_records, appended_bytes, appends; /* groups */
 	uint64_t timeouts;
 	unsigned in_sync, links;
-	bool failed, waiting_for_log;
+	bool failed, waiting_for_log, read_only;
 	uint64_t pace_bytes; /* a second; 0: writers are not slowed */
 };
 void commit_stats(struct commit *c, struct commit_stats *ret_stats);

@@ -3,7 +3,7 @@
 #define KVFS_REPLICATION_COMMIT_INTERNAL_H
 /*
  * State of the commit queue, shared by commit.c (queue, leader), commit_link.c (mirrors, commit
- * point) and commit_room.c (log room).
+ * point), commit_room.c (log room) and commit_timer.c (deadlines).
  *
  * lock is held for a few instructions, never over a call out of this module. The leader flag is the
  * right to call the log's append and switch; it is taken and given back under the lock.
@@ -80,6 +80,8 @@ struct commit {
 	uint64_t checkpoint_ended;       /* lock: which of them ended last, with checkpoint_err */
 	int checkpoint_err;              /* lock */
 
+	uint64_t too_few_since_ns;       /* the timer's; 0: enough mirrors are in sync */
+	_Atomic bool read_only;          /* written by the timer under lock */
 	pthread_t timer;
 	bool timer_started;
 };
@@ -88,6 +90,8 @@ struct commit {
 void commit_advance_locked(struct commit *c, struct cds_list_head *done);
 /* Without the lock: answers and lets go of the ops on the list. */
 void commit_finish(struct cds_list_head *done, int err);
+/* Thread: arg is the queue. */
+void *commit_timer(void *arg);
 /* Under the lock: wakes threads that wait on changed, if any. */
 void commit_wake_locked(struct commit *c);
 /* Under the lock: waits on changed until deadline_ns. -ETIMEDOUT. */
@@ -99,6 +103,11 @@ static inline bool commit_heeds_hold(const struct oplog_usage *u)
 {
 	return u->held &&
 	       u->active_used_bytes / COMMIT_HOLD_PERCENT <= u->active_capacity_bytes / 100;
+}
+
+static inline bool commit_is_read_only(const struct commit *c)
+{
+	return atomic_load_explicit(&c->read_only, memory_order_relaxed);
 }
 
 void commit_room_update_locked(struct commit *c);

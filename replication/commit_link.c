@@ -171,6 +171,7 @@ void commit_stats(struct commit *c, struct commit_stats *ret_stats)
 	s.links = c->link_count;
 	s.timeouts = c->timeouts;
 	s.failed = c->failed;
+	s.read_only = commit_is_read_only(c);
 	s.waiting_for_log = c->sleepers > 0 && atomic_load(&c->checkpoint_wanted);
 	pthread_mutex_unlock(&c->lock);
 	*ret_stats = s;

@@ -48,9 +48,11 @@ void commit_room_update_locked(struct commit *c)
 static bool commit_admit_try(struct commit *c, uint32_t bytes, bool urgent)
 {
 	uint64_t keep = urgent ? 0 : c->reserve;
-	uint64_t admitted =
-	    atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
+	uint64_t admitted;
 
+	if (commit_is_read_only(c))
+		return false;
+	admitted = atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
 	if (admitted + keep <= atomic_load_explicit(&c->room, memory_order_relaxed))
 		return true;
 	atomic_fetch_sub_explicit(&c->admitted, bytes, memory_order_relaxed);
@@ -63,6 +65,7 @@ bool commit_is_roomy(const struct commit *c)
 	uint64_t room = atomic_load_explicit(&c->room, memory_order_relaxed);
 
 	return !atomic_load_explicit(&c->pace_bytes, memory_order_relaxed) &&
+	       !commit_is_read_only(c) &&
 	       admitted + c->reserve + COMMIT_ROOMY_BYTES <= room;
 }
 
@@ -127,6 +130,10 @@ int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadlin
 	pthread_mutex_lock(&c->lock);
 	mine = c->checkpoint_begun + 1; /* may find the disk space that the one before lacked */
 	while (!c->failed && !commit_admit_try(c, bytes, urgent)) {
+		if (commit_is_read_only(c)) {
+			err = -EROFS;
+			break;
+		}
 		if (err || (c->checkpoint_err && c->checkpoint_ended >= mine)) {
 			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;
 			break;

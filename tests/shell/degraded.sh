@@ -91,6 +91,35 @@ for i in 1 2; do
 	wait_for "in_sync mnt 2" 60
 	same_state mnt m1 m2
 done
+unmount mnt
+
+# too_few_mirrors=readonly: after timeout= changes fail at once, until the mirror is back
+options=min_mirrors=2,timeout=2,too_few_mirrors=readonly
+mount_primary p mnt "$options,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring"
+wait_for "in_sync mnt 2" 30
+kill_pids "$(pid_of m1)"
+wait_for '[ "$(status_of mnt .commit.read_only)" = true ]' 30
+cat >"$tmp/readonly.py" <<'END'
+import errno, os, sys, time
+mnt = sys.argv[1]
+began = time.monotonic()
+for action in (lambda: os.open(mnt + "/quiet", os.O_WRONLY | os.O_TRUNC),
+               lambda: os.mkdir(mnt + "/new"), lambda: os.unlink(mnt + "/quiet")):
+    try:
+        action()
+        sys.exit("a change was taken")
+    except OSError as e:
+        assert e.errno == errno.EROFS, e
+assert time.monotonic() - began < 1, "they waited"
+assert open(mnt + "/quiet").read() == "quiet\n"
+END
+timeout 100 python3 "$tmp/readonly.py" "$tmp/mnt" || fail "read-only for lack of mirrors"
+"$KVFS" status "$tmp/mnt" | grep -q READ-ONLY || fail "kvfs status does not say read-only"
+start_mirror m1 '' "tcp:127.0.0.1:$port"
+wait_for "in_sync mnt 2" 60
+wait_for '{ echo back >"$tmp/mnt/key"; } 2>/dev/null' 30
+[ "$(status_of mnt .commit.read_only)" = false ] || fail "read-only with enough mirrors"
+
 kill_pids "$(pid_of m1)"
 # also with a mirror away an unmount ends, and a mount is refused
 timeout 120 "$KVFS" umount "$tmp/mnt" || fail "umount below min_mirrors"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A key that open(2) empties is answered when the own log has it: not held up by a mirror that
-# stands still, there after kill -9, and on the mirror as well. ftruncate(2) waits for the mirror,
-# and so does everything with early_truncate=off.
+# With early_truncate=on a key that open(2) empties is answered when the own log has it: not held up
+# by a mirror that stands still, there after kill -9, and on the mirror as well. ftruncate(2) waits
+# for the mirror, and so does everything by default.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -10,7 +10,7 @@ mirror=shm:$tmp/ring
 make_volume v
 make_volume s --join "$tmp/v/key"
 start_mirror s '' "$mirror"
-mount_volume "mirror=$mirror,timeout=60"
+mount_volume "mirror=$mirror,timeout=60,early_truncate=on"
 for key in a b c d; do
 	echo old >"$tmp/m/$key" || fail "write of $key"
 done
@@ -24,7 +24,7 @@ truncate -s 0 "$tmp/m/b" &
 kill_daemon m
 kill -CONT "$stopped"
 wait
-mount_volume "mirror=$mirror,timeout=60"
+mount_volume "mirror=$mirror,timeout=60,early_truncate=on"
 [ -f "$tmp/m/a" ] && [ ! -s "$tmp/m/a" ] || fail "an answered truncation was lost"
 wait_for "in_sync m 1" 30
 same_state m s
@@ -34,11 +34,11 @@ wait_for "in_sync m 1" 30
 same_state m s
 unmount m
 
-mount_volume "mirror=$mirror,timeout=60,early_truncate=off"
+mount_volume "mirror=$mirror,timeout=60"
 wait_for "in_sync m 1" 30
 kill -STOP "$stopped"
 : >"$tmp/m/d" &
-! $await_end $! 1 || fail "early_truncate=off: open with O_TRUNC does not wait for the mirror"
+! $await_end $! 1 || fail "by default open with O_TRUNC does not wait for the mirror"
 kill -CONT "$stopped"
 $await_end $! 30 || fail "the mirror goes on, the truncation does not"
 [ ! -s "$tmp/m/d" ] || fail "the truncation did not take place"
