@@ -9,6 +9,10 @@
  * blocked. -EAGAIN, -EINVAL. */
 int thread_start(pthread_t *ret_thread, const char *name, void *(*fn)(void *), void *arg);
 
+/* The calling thread gives way to others from now on: for work that nobody waits for yet. Without
+ * CAP_SYS_NICE it could not be taken back. */
+void thread_be_nice(void);
+
 /* A condition variable that thread_cond_wait_until can use. */
 int thread_cond_init(pthread_cond_t *cond);
 

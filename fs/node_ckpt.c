@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
+#include "common/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -167,6 +168,7 @@ static void *node_ckpt_main(void *arg)
 {
 	struct node *n = arg;
 
+	thread_be_nice(); /* to those who serve requests */
 	pthread_mutex_lock(&n->lock);
 	while (!n->stopping) {
 		if (n->ckpt_wanted > n->ckpt_done) {

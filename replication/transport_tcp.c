@@ -268,6 +268,8 @@ static int ep_init(struct tcp_ep *ep)
 
 	if (w == MAP_FAILED)
 		return -ENOMEM;
+	/* a peer fills it from its beginning: a small page's first touch costs as much as a put */
+	(void)madvise(w, ep->base.window_bytes, MADV_HUGEPAGE);
 	ep->base.window = w;
 	ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	ep->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
