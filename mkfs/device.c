@@ -58,12 +58,11 @@ static int block_open(const char *path, int flags, int *ret_fd, const char **ret
 int device_block_inspect(const char *path, uint64_t *ret_bytes, char *ret_holds, size_t cap,
 			 const char **ret_why)
 {
-	char holds[64] = "";
+	char holds[64];
 	uint64_t bytes = 0;
 	int fd = -1, err;
 
-	if (!storage_signature(path, holds, sizeof(holds)))
-		holds[0] = '\0';
+	storage_signature(path, holds, sizeof(holds));
 	if (!volume_block_has_dax(path))
 		return because(-ENOTDIR, ret_why, "%s: an ordinary block device%s%s%s, not "
 			       "persistent memory; make "

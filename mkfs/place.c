@@ -214,9 +214,11 @@ static int inspect_parent(struct place *p, const char **ret_why)
 
 static int refuse_non_directory(const char *path, mode_t mode, const char **ret_why)
 {
-	char type[64], holds[96] = "";
+	char type[64] = "", holds[96] = "";
 
-	if (storage_signature(path, type, sizeof(type)))
+	if (S_ISREG(mode))
+		storage_signature(path, type, sizeof(type));
+	if (type[0])
 		snprintf(holds, sizeof(holds), " (it holds: %s)", type);
 	if (S_ISCHR(mode))
 		return because(-ENOTDIR, ret_why,

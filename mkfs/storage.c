@@ -4,6 +4,7 @@
 #include "log/volume_place.h"
 
 #include <blkid/blkid.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
@@ -14,6 +15,11 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+/* What blkid_do_safeprobe answers; anything else is an error. */
+#define PROBE_FOUND 0
+#define PROBE_NOTHING 1
+#define PROBE_SEVERAL (-2)
 
 /* "... MAJOR:MINOR root mountpoint options [optional]* - TYPE SOURCE options": proc(5). */
 static bool mountinfo_match(const char *line, dev_t dev, char *type, char *source)
@@ -66,22 +72,41 @@ bool storage_is_tmpfs(int dirfd)
 	       (sfs.f_type == TMPFS_MAGIC || sfs.f_type == RAMFS_MAGIC);
 }
 
-bool storage_signature(const char *path, char *name, size_t cap)
+/* libblkid keeps no name of several, and looks for no partitions behind a doubt. */
+static const char *signature_text(blkid_probe probe, int found)
 {
-	blkid_probe probe = blkid_new_probe_from_filename(path);
 	const char *value = NULL;
 
-	if (!probe)
-		return false;
-	blkid_probe_enable_superblocks(probe, 1);
-	blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE);
-	blkid_probe_enable_partitions(probe, 1);
-	if (blkid_do_safeprobe(probe) != 1 &&
-	    (blkid_probe_lookup_value(probe, "TYPE", &value, NULL) == 0 ||
-	     blkid_probe_lookup_value(probe, "PTTYPE", &value, NULL) == 0))
-		snprintf(name, cap, "%s", value);
+	if (found == PROBE_NOTHING)
+		return "";
+	if (found == PROBE_SEVERAL)
+		return "several signatures: see wipefs(8)";
+	if (blkid_probe_lookup_value(probe, "TYPE", &value, NULL) != 0 &&
+	    blkid_probe_lookup_value(probe, "PTTYPE", &value, NULL) != 0)
+		return "a signature without a name";
+	return value;
+}
+
+void storage_signature(const char *path, char *ret_holds, size_t cap)
+{
+	blkid_probe probe;
+	int found = -1;
+
+	errno = 0;
+	probe = blkid_new_probe_from_filename(path);
+	if (probe) {
+		blkid_probe_enable_superblocks(probe, 1);
+		/* a damaged file system is somebody's data, too */
+		blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_BADCSUM);
+		blkid_probe_enable_partitions(probe, 1);
+		errno = 0;
+		found = blkid_do_safeprobe(probe);
+	}
+	if (found == PROBE_FOUND || found == PROBE_NOTHING || found == PROBE_SEVERAL)
+		snprintf(ret_holds, cap, "%s", signature_text(probe, found));
+	else
+		snprintf(ret_holds, cap, "what can't be read: %s", strerror(errno ? errno : EIO));
 	blkid_free_probe(probe);
-	return value != NULL;
 }
 
 uint64_t storage_memory_available(void)

@@ -14,8 +14,12 @@ bool storage_new_files_are_dax(int dirfd);
 
 bool storage_is_tmpfs(int dirfd);
 
-/* The file system, partition table or other signature libblkid finds in path: true and its name. */
-bool storage_signature(const char *path, char *name, size_t cap);
+/*
+ * What libblkid finds in path: the name of a file system, partition table or other signature. "" only
+ * where it is sure that there is none: what it can't tell, since there are several or path can't be
+ * read, is named as such.
+ */
+void storage_signature(const char *path, char *ret_holds, size_t cap);
 
 /* MemAvailable; UINT64_MAX when it can't be read. */
 uint64_t storage_memory_available(void);
