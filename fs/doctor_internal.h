@@ -38,11 +38,11 @@ bool doctor_has_rdma(const struct doctor *d);
 struct doctor_verbs {
 	char device[DOCTOR_NAME_BYTES];
 	int open_error;                /* -errno: nothing else is known then */
-	bool rc, uc;                   /* queue pairs of these types can be made */
+	bool rc, uc;                   /* queue pairs of these types can be made, RC a lane's */
 	bool write_imm_inline;         /* an RC queue pair takes 64 bytes inline */
 	int register_error, dmabuf_error; /* -errno of registering memory; dmabuf: 0 supported */
 	bool odp;
-	int max_qp, max_qp_wr, max_mr;
+	int max_qp, max_qp_wr, max_cqe, max_mr;
 	uint64_t max_mr_bytes;
 };
 void doctor_verbs_judge(struct doctor *d, const struct doctor_verbs *v);

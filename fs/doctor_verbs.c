@@ -6,6 +6,7 @@
 #include "fs/doctor_internal.h"
 
 #include "common/units.h"
+#include "replication/transport_verbs.h"
 
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -15,29 +16,25 @@
 #define INLINE_BYTES 64
 #define TRY_BYTES (2ULL << 20)
 #define QPS_MIN 64 /* 40 lanes to a mirror, and some */
-#define WRS_MIN 256
 
-void doctor_verbs_judge(struct doctor *d, const struct doctor_verbs *v)
+static void judge_operations(struct doctor *d, const struct doctor_verbs *v)
 {
 	char most[UNITS_TEXT_BYTES];
 
-	if (v->open_error) {
-		doctor_say(d, "rdma.operations", DOCTOR_FAIL, v->open_error == -EACCES ||
-			   v->open_error == -EPERM ?
-			   "run as root, or give the user /dev/infiniband/uverbs*" :
-			   "install the device's provider (apt-get install ibverbs-providers)",
-			   "%s can't be opened: %s", v->device, strerror(-v->open_error));
-		return;
-	}
-	if (!v->rc || v->register_error)
-		doctor_say(d, "rdma.operations", DOCTOR_FAIL, !v->rc ? "use another device, or "
-			   "transport=tcp" :
-			   "ulimit -l unlimited; a unit file: LimitMEMLOCK=infinity",
-			   "%s: %s%s", v->device, !v->rc ? "no reliable connection (RC) can be "
-			   "made" :
-			   "memory can't be registered: ", v->rc ? strerror(-v->register_error)
-			   : "");
-	else if (v->max_qp < QPS_MIN || v->max_qp_wr < WRS_MIN)
+	if (v->max_qp_wr < VERBS_LANE_SEND_WRS || v->max_cqe < VERBS_LANE_CQES)
+		doctor_say(d, "rdma.operations", DOCTOR_FAIL, "use another device, or "
+			   "transport=tcp", "%s allows %d requests a queue pair and %d entries a "
+			   "completion queue, a lane needs %d and %d", v->device, v->max_qp_wr,
+			   v->max_cqe, VERBS_LANE_SEND_WRS, VERBS_LANE_CQES);
+	else if (!v->rc)
+		doctor_say(d, "rdma.operations", DOCTOR_FAIL, "use another device, or "
+			   "transport=tcp", "%s: no reliable connection (RC) can be made",
+			   v->device);
+	else if (v->register_error)
+		doctor_say(d, "rdma.operations", DOCTOR_FAIL, "ulimit -l unlimited; a unit file: "
+			   "LimitMEMLOCK=infinity", "%s: memory can't be registered: %s",
+			   v->device, strerror(-v->register_error));
+	else if (v->max_qp < QPS_MIN)
 		doctor_say(d, "rdma.operations", DOCTOR_WARN, "give fewer lanes=",
 			   "%s allows only %d queue pairs of %d requests", v->device, v->max_qp,
 			   v->max_qp_wr);
@@ -48,6 +45,19 @@ void doctor_verbs_judge(struct doctor *d, const struct doctor_verbs *v)
 			   v->write_imm_inline ? ", inline" : ", no inline data", v->max_qp,
 			   v->max_qp_wr,
 			   v->max_mr, units_format_size(v->max_mr_bytes, most));
+}
+
+void doctor_verbs_judge(struct doctor *d, const struct doctor_verbs *v)
+{
+	if (v->open_error) {
+		doctor_say(d, "rdma.operations", DOCTOR_FAIL, v->open_error == -EACCES ||
+			   v->open_error == -EPERM ?
+			   "run as root, or give the user /dev/infiniband/uverbs*" :
+			   "install the device's provider (apt-get install ibverbs-providers)",
+			   "%s can't be opened: %s", v->device, strerror(-v->open_error));
+		return;
+	}
+	judge_operations(d, v);
 	doctor_say(d, "rdma.memory", v->dmabuf_error ? DOCTOR_NA : DOCTOR_OK,
 		   v->dmabuf_error ? "memory=gpu needs a device and kernel with dmabuf; host "
 		   "memory is used instead" : "",
@@ -59,10 +69,12 @@ void doctor_verbs_judge(struct doctor *d, const struct doctor_verbs *v)
 static bool try_qp(struct ibv_pd *pd, struct ibv_cq *cq, enum ibv_qp_type type, uint32_t
 		   inline_bytes)
 {
+	bool lane = type == IBV_QPT_RC;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = cq, .recv_cq = cq, .qp_type = type,
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1,
-			 .max_inline_data = inline_bytes },
+		.cap = { .max_send_wr = lane ? VERBS_LANE_SEND_WRS : 16,
+			 .max_recv_wr = lane ? VERBS_LANE_RECEIVE_WRS : 16,
+			 .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = inline_bytes },
 	};
 	struct ibv_qp *qp = ibv_create_qp(pd, &attr);
 
@@ -103,23 +115,30 @@ static void try_device(struct ibv_context *ctx, struct doctor_verbs *v)
 {
 	struct ibv_device_attr_ex attr = { 0 };
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
-	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
+	int err = pd ? 0 : errno;
+	struct ibv_cq *cq = ibv_create_cq(ctx, VERBS_LANE_CQES, NULL, NULL, 0);
+	bool holds_lane = cq != NULL;
 
+	if (!cq) /* what it is like otherwise can still be said */
+		cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
+	if (!cq && !err)
+		err = errno;
 	if (ibv_query_device_ex(ctx, NULL, &attr) == 0) {
 		v->max_qp = attr.orig_attr.max_qp;
 		v->max_qp_wr = attr.orig_attr.max_qp_wr;
+		v->max_cqe = attr.orig_attr.max_cqe;
 		v->max_mr = attr.orig_attr.max_mr;
 		v->max_mr_bytes = attr.orig_attr.max_mr_size;
 		v->odp = (attr.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0;
 	}
 	if (pd && cq) {
-		v->rc = try_qp(pd, cq, IBV_QPT_RC, 0);
+		v->rc = holds_lane && try_qp(pd, cq, IBV_QPT_RC, 0);
 		v->uc = try_qp(pd, cq, IBV_QPT_UC, 0);
 		v->write_imm_inline = try_qp(pd, cq, IBV_QPT_RC, INLINE_BYTES);
 		v->register_error = try_register(pd);
 		v->dmabuf_error = try_dmabuf(pd);
 	} else {
-		v->open_error = -errno;
+		v->open_error = -err;
 	}
 	if (cq)
 		ibv_destroy_cq(cq);

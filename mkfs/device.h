@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 /*
- * Looks at a block device: ret_bytes its size, ret_holds (cap bytes) what it holds, "" where that is
- * surely nothing (storage_signature).
+ * Looks at a block device: ret_bytes its size, ret_holds (cap bytes) what it holds, "" where that
+ * is surely nothing (storage_signature).
  * -ENOTDIR not persistent memory with DAX, -EBUSY in use, errors of open.
  */
 int device_block_inspect(const char *path, uint64_t *ret_bytes, char *ret_holds, size_t cap,

@@ -15,9 +15,9 @@ bool storage_new_files_are_dax(int dirfd);
 bool storage_is_tmpfs(int dirfd);
 
 /*
- * What libblkid finds in path: the name of a file system, partition table or other signature. "" only
- * where it is sure that there is none: what it can't tell, since there are several or path can't be
- * read, is named as such.
+ * What libblkid finds in path: the name of a file system, partition table or other signature. ""
+ * only where it is sure that there is none: what it can't tell, since there are several or path
+ * can't be read, is named as such.
  */
 void storage_signature(const char *path, char *ret_holds, size_t cap);
 

@@ -12,6 +12,12 @@
 #define VERBS_DEVICE_NAME_BYTES 64
 #define VERBS_TEXT_BYTES 256
 
+/* What a lane asks of a device: a queue pair of so many requests each way, and a completion queue
+ * of so many entries. kvfs doctor asks for the same. */
+#define VERBS_LANE_SEND_WRS 2048
+#define VERBS_LANE_RECEIVE_WRS 1064
+#define VERBS_LANE_CQES (VERBS_LANE_SEND_WRS + VERBS_LANE_RECEIVE_WRS)
+
 /*
  * A device as an option names it: NAME, NAME:PORT or NAME:PORT:GID (the index in the port's
  * table); an empty text is any. -EINVAL.

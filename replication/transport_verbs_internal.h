@@ -39,7 +39,7 @@
 #define VERBS_RECEIVE_LIST 32
 /* the last: fewer than so many have come and are not posted again yet */
 #define VERBS_RECEIVES (TRANSPORT_CREDITS + 8 + VERBS_RECEIVE_LIST)
-#define VERBS_SQ_WRS 2048
+#define VERBS_SQ_WRS VERBS_LANE_SEND_WRS
 #define VERBS_WR_ID_RECEIVE (1ULL << 63) /* else: the request's index */
 #define VERBS_SQ_RESERVE 8            /* for credit notices and markers */
 #define VERBS_LIST_WRS 128            /* one doorbell */
@@ -65,6 +65,7 @@ static_assert((VERBS_LINE_OUT + 2) * VERBS_CREDIT_LINE <= VERBS_CREDIT_BYTES, "c
 static_assert(VERBS_RECEIVES - VERBS_RECEIVE_LIST - TRANSPORT_CREDITS >
 		      TRANSPORT_CREDITS / VERBS_CREDIT_EVERY + 2,
 	      "receives");
+static_assert(VERBS_RECEIVES == VERBS_LANE_RECEIVE_WRS, "what kvfs doctor asks for");
 
 /* A signalled work request that has not completed: once it has, all before it have. */
 struct verbs_signal {

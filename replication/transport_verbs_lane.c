@@ -84,10 +84,23 @@ static int lane_check_device(const struct verbs_lane *l, const char **ret_why)
 	return -ENODEV;
 }
 
+/* A device that can't hold a lane says no more than "invalid argument" when it is asked for one. */
+static int lane_check_limits(const struct ibv_context *ctx, const struct ibv_device_attr *attr,
+			     const char **ret_why)
+{
+	if (attr->max_qp_wr >= VERBS_LANE_SEND_WRS && attr->max_cqe >= VERBS_LANE_CQES)
+		return 0;
+	*ret_why = verbs_why(-ENOTSUP, "%s allows %d requests a queue pair and %d entries a "
+			     "completion queue, a lane needs %d and %d: use another device, or "
+			     "transport=tcp", ibv_get_device_name(ctx->device), attr->max_qp_wr,
+			     attr->max_cqe, VERBS_LANE_SEND_WRS, VERBS_LANE_CQES);
+	return -ENOTSUP;
+}
+
 int verbs_lane_open(struct verbs_lane *l, struct rdma_cm_id *id, const char **ret_why)
 {
 	struct ibv_device_attr attr;
-	int cqes = VERBS_RECEIVES + VERBS_SQ_WRS;
+	int cqes = VERBS_LANE_CQES;
 	int err;
 
 	l->id = id;
@@ -98,6 +111,8 @@ int verbs_lane_open(struct verbs_lane *l, struct rdma_cm_id *id, const char **re
 	if (err)
 		return err;
 	err = ibv_query_device(id->verbs, &attr);
+	if (!err && lane_check_limits(id->verbs, &attr, ret_why) < 0)
+		return -ENOTSUP;
 	if (!err) {
 		l->cq = ibv_create_cq(id->verbs, cqes, l, l->ep->comp, 0);
 		err = l->cq ? 0 : errno;

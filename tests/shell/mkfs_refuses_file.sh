@@ -33,5 +33,6 @@ command -v strace >/dev/null || skip "no strace to make the file unreadable"
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 # it does not work under strace
 export ASAN_OPTIONS
 strace -o /dev/null true 2>/dev/null || skip "strace is not permitted here"
-expect 1 strace -f -o /dev/null -P "$tmp/image" -e inject=read,pread64:error=EIO "$MKFS" -f "$tmp/image"
+expect 1 strace -f -o /dev/null -P "$tmp/image" -e inject=read,pread64:error=EIO \
+	"$MKFS" -f "$tmp/image"
 one_line "it holds: what can't be read: Input/output error"

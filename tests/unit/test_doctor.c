@@ -2,6 +2,7 @@
 /* What kvfs doctor makes of a device's operations; the rest is in tests/shell/doctor_*.sh. */
 #include "fs/doctor_internal.h"
 
+#include "replication/transport_verbs.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 
 static const struct doctor_verbs good = {
 	.device = "mlx5_0", .rc = true, .uc = true, .write_imm_inline = true, .odp = true,
-	.max_qp = 131072, .max_qp_wr = 32768, .max_mr = 16777216, .max_mr_bytes = 1ULL << 40,
+	.max_qp = 131072, .max_qp_wr = 32768, .max_cqe = 4194303, .max_mr = 16777216, .max_mr_bytes = 1ULL << 40,
 };
 
 static void judged(const struct doctor_verbs *v, enum doctor_status want, const char *text,
@@ -45,6 +46,15 @@ START_TEST(a_device_without_operations)
 	v = good;
 	v.max_qp = 16;
 	judged(&v, DOCTOR_WARN, "16 queue pairs", "lanes=");
+	/* no more than "invalid argument" would be said when a lane is made */
+	v = good;
+	v.max_qp_wr = VERBS_LANE_SEND_WRS - 1;
+	judged(&v, DOCTOR_FAIL, "2047 requests a queue pair", "transport=tcp");
+	v.max_qp_wr++;
+	v.max_cqe = VERBS_LANE_CQES - 1;
+	judged(&v, DOCTOR_FAIL, "3111 entries a completion queue", "transport=tcp");
+	v.max_cqe++;
+	judged(&v, DOCTOR_OK, "2048 requests", "");
 	v = good;
 	v.uc = false;
 	judged(&v, DOCTOR_OK, "no UC", "");
