@@ -73,6 +73,13 @@ put sys/class/net/eth1/mtu 4500
 expect 1 "$TUNE" --undo --prefix "$root"
 one_line "4500"
 [ "$(cat "$root/sys/class/net/eth1/mtu")" -eq 4500 ] || fail "another's setting was overwritten"
+expect 0 "$TUNE" --prefix "$root"
+limits=$root/etc/security/limits.d/90-kvfs.conf
+echo '@db - memlock 1024' >>"$limits"
+expect 1 "$TUNE" --undo --prefix "$root"
+one_line "90-kvfs.conf is not as it was written here"
+grep -q '@db - memlock 1024' "$limits" || fail "limits that somebody else wrote are gone"
+rm "$limits"
 expect 2 "$TUNE" --mtu many
 expect 2 "$TUNE" --no-such-flag
 
