@@ -119,6 +119,9 @@ struct link_replace {
 	uint32_t generation;  /* of the last made anew in this session */
 	unsigned count;       /* since counted_since_ns */
 	uint64_t counted_since_ns;
+	/* times in a row, since vain_since_ns, that nothing came past lsn although it was sent */
+	unsigned vain;
+	uint64_t vain_since_ns, lsn;
 };
 
 enum link_owner { LINK_OWN, LINK_LENT, LINK_BORROWED };
@@ -148,6 +151,8 @@ struct link {
 	/* An address without a prefix; the link's thread's. */
 	uint64_t verbs_retry_ns; /* verbs failed: not before */
 	uint64_t verbs_wait_ns, verbs_looked_ns;
+	uint64_t verbs_since_ns; /* a session over verbs has its lanes since; 0: there is none */
+	bool verbs_trial;        /* one over tcp was ended for a try */
 
 	/* Lanes that did not all open; the link's thread's. */
 	unsigned lanes_limit;          /* ask for no more, 0: as configured */
@@ -302,8 +307,12 @@ void link_keep_end(struct link *l);
 /* link_transport.c */
 void link_transport_choose(struct link *l); /* sets tops; NULL: not built in */
 enum repl_transport link_transport_number(const struct link *l);
-/* Lanes could not be opened, or the mirror does not offer it: what to return instead of err. */
+/* Lanes could not be opened, or carry nothing, or the mirror does not offer it: what to return
+ * instead of err. */
 int link_transport_failed(struct link *l, int err);
+/* For opening the lanes. For a try that nobody needs no longer than writers can wait for it. */
+uint64_t link_transport_setup_ns(const struct link *l);
+void link_transport_connected(struct link *l); /* the lanes are open */
 /* A session is over: what only the mirror's next start could mend may be mended. */
 void link_transport_ended(struct link *l);
 /* RDMA may be had again by a link that goes without: asked now and then. */

@@ -27,6 +27,10 @@
 /* So many times in so long, then the session ends: something is wrong that new lanes don't cure. */
 #define REPLACE_MOST 32
 #define REPLACE_MOST_NS (10 * NSEC_PER_SEC)
+/* So many times in a row, for as long as replace_ns at least, and no record gets through: the way
+ * takes connections and heartbeats, but not what is larger. Lanes that die of one failure of the
+ * network are sooner at an end. */
+#define REPLACE_VAIN_MOST 3
 
 /* One time. */
 struct replacing {
@@ -77,6 +81,20 @@ static int replace_count(struct link *l, uint64_t now)
 		r->count = 0;
 	}
 	return ++r->count > REPLACE_MOST ? -EAGAIN : 0;
+}
+
+static bool replace_is_vain(struct link *l, uint64_t now)
+{
+	struct link_replace *r = &l->replace;
+	uint64_t sent = atomic_load_explicit(&l->sent_lsn, memory_order_relaxed);
+
+	if (!r->generation || sent <= r->lsn || l->last_ack.received_lsn > r->lsn) {
+		r->lsn = l->last_ack.received_lsn;
+		r->vain = 0;
+		r->vain_since_ns = now;
+		return false;
+	}
+	return ++r->vain >= REPLACE_VAIN_MOST && now - r->vain_since_ns >= replace_ns(l);
 }
 
 /* Acknowledgements come as ever, and what was posted may still have to go out. */
@@ -195,12 +213,15 @@ int link_replace(struct link *l)
 	struct replacing r = { .deadline_ns = now + replace_ns(l) };
 	char cause[sizeof(l->last_error)];
 	int err = replace_count(l, now);
+	bool vain = replace_is_vain(l, now);
 
 	/* nobody else writes it while we have the endpoint */
 	memcpy(cause, l->last_error, sizeof(cause));
-	if (err)
-		return link_fail(l, -ENOTCONN, "%.300s; new lanes failed as well, time and again",
-				 cause);
+	if (err || vain) {
+		link_fail(l, -ENOTCONN, "%.300s; new lanes %s", cause,
+			  vain ? "carry nothing either" : "failed as well, time and again");
+		return link_transport_failed(l, -ENOTCONN);
+	}
 	l->replace.generation++;
 	err = replace_steps(l, &r);
 	if (!err || err == -ECANCELED || r.told)

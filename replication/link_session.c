@@ -134,7 +134,7 @@ static int session_connect(struct link *l, int fd)
 	struct transport_params params = {
 		.lanes = session_lanes(l),
 		.window_bytes = REPL_PRIMARY_WINDOW_BYTES,
-		.deadline_ns = clock_mono_ns() + transport_setup_ns(l->primary->cfg.lanes_open),
+		.deadline_ns = clock_mono_ns() + link_transport_setup_ns(l),
 		.poll_us = primary_get_knobs(l->primary).poll_us,
 		.ack_timeout = l->primary->cfg.ack_timeout,
 		.device = l->primary->cfg.rdma_device,
@@ -171,8 +171,7 @@ static int session_connect(struct link *l, int fd)
 	snprintf(l->transport, sizeof(l->transport), "%s", l->tops->name);
 	pthread_mutex_unlock(&l->primary->lock);
 	atomic_store_explicit(&l->lanes, l->tops->lanes(l->ep), memory_order_relaxed);
-	if (l->tops == &transport_verbs_ops)
-		l->verbs_wait_ns = 0;
+	link_transport_connected(l);
 	return 0;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which transport a link uses. The address says it; where it does not, verbs where both ends
- * have it, else tcp. A link that fell back tries verbs again later, each time after a longer
- * while, and at once when a device comes back. The link's thread; the note for people under the
- * primary's lock.
+ * have it, else tcp. A link falls back where lanes can't be opened, and where they open but carry
+ * nothing (a path that takes small packets only, say). It tries verbs again later, each time after
+ * a longer while, and at once when a device comes back. The link's thread; the note for people
+ * under the primary's lock.
  */
 #include "replication/link.h"
 
@@ -53,6 +54,7 @@ void link_transport_choose(struct link *l)
 		l->tops = &transport_verbs_ops;
 		note(l, "found %.200s: uses verbs", text);
 	} else {
+		l->verbs_trial = false;
 		note(l, "found %.200s: uses tcp", text);
 	}
 }
@@ -63,12 +65,36 @@ enum repl_transport link_transport_number(const struct link *l)
 							     : dial_transport(&l->addr);
 }
 
+uint64_t link_transport_setup_ns(const struct link *l)
+{
+	uint64_t setup = transport_setup_ns(l->primary->cfg.lanes_open);
+	uint64_t half = l->primary->cfg.timeout_ns / 2;
+
+	return l->verbs_trial && half < setup ? half : setup;
+}
+
+void link_transport_connected(struct link *l)
+{
+	l->verbs_trial = false;
+	l->verbs_since_ns = l->tops == &transport_verbs_ops ? clock_mono_ns() : 0;
+}
+
+/* That lanes open says little: only a session that lasted for so long shows that the way works. */
+static void forget_failures(struct link *l)
+{
+	if (l->verbs_since_ns && clock_mono_ns() - l->verbs_since_ns >= VERBS_WAIT_MAX_NS)
+		l->verbs_wait_ns = 0;
+	l->verbs_since_ns = 0;
+}
+
 int link_transport_failed(struct link *l, int err)
 {
 	char why[LINK_ERROR_BYTES];
 
 	if (!is_auto(l) || l->tops != &transport_verbs_ops || err == -ECANCELED)
 		return err;
+	l->verbs_trial = false;
+	forget_failures(l);
 	l->verbs_wait_ns = l->verbs_wait_ns ? l->verbs_wait_ns * 2 : VERBS_WAIT_MIN_NS;
 	if (l->verbs_wait_ns > VERBS_WAIT_MAX_NS)
 		l->verbs_wait_ns = VERBS_WAIT_MAX_NS;
@@ -85,6 +111,7 @@ int link_transport_failed(struct link *l, int err)
 
 void link_transport_ended(struct link *l)
 {
+	forget_failures(l);
 	if (l->tops != &transport_verbs_ops && l->verbs_retry_ns == VERBS_AFTER_SESSION)
 		l->verbs_retry_ns = 0;
 }
@@ -97,5 +124,6 @@ bool link_transport_better(struct link *l, uint64_t now_ns)
 	    now_ns - l->verbs_looked_ns < VERBS_LOOK_NS)
 		return false;
 	l->verbs_looked_ns = now_ns;
-	return verbs_available(l->primary->cfg.rdma_device, text, sizeof(text)) == 0;
+	l->verbs_trial = verbs_available(l->primary->cfg.rdma_device, text, sizeof(text)) == 0;
+	return l->verbs_trial;
 }

@@ -312,6 +312,74 @@ START_TEST(ends_when_lanes_die_too_often)
 }
 END_TEST
 
+/* A way that takes small packets only: lanes open, small records get through, and a lane dies a
+ * while after something large went out on it. */
+#define NARROW_BYTES 1024
+#define NARROW_DIES_NS (100 * NSEC_PER_MSEC)
+static struct {
+	atomic_bool on;
+	_Atomic uint64_t dies_ns[LANES]; /* 0: nothing large went out on it */
+} narrow;
+
+static int narrow_post(struct transport_ep *ep, unsigned lane, const struct transport_post *posts,
+		       unsigned n)
+{
+	size_t most = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		size_t bytes = 0;
+
+		for (int k = 0; k < posts[i].iovcnt; k++)
+			bytes += posts[i].iov[k].iov_len;
+		most = bytes > most ? bytes : most;
+	}
+	if (narrow.on && most > NARROW_BYTES && !narrow.dies_ns[lane])
+		narrow.dies_ns[lane] = clock_mono_ns() + NARROW_DIES_NS;
+	/* what follows waits behind it, and is lost with it */
+	return narrow.dies_ns[lane] ? (int)n : transport_tcp_ops.post(ep, lane, posts, n);
+}
+
+static int narrow_poll(struct transport_ep *ep, struct transport_event *ret_events, int max,
+		       uint64_t timeout_ns)
+{
+	for (unsigned i = 0; i < transport_tcp_ops.lanes(ep); i++) {
+		if (!narrow.dies_ns[i] || clock_mono_ns() < narrow.dies_ns[i])
+			continue;
+		transport_tcp_ops.kill_lane(ep, i);
+		narrow.dies_ns[i] = 0;
+	}
+	return transport_tcp_ops.poll(ep, ret_events, max, timeout_ns);
+}
+
+/* New lanes that carry nothing are not tried for ever, though each one comes up. */
+START_TEST(ends_where_new_lanes_carry_nothing)
+{
+	struct rig_writer w = { .n = &rig.p, .count = 200, .depth = 64 };
+	uint64_t deadline;
+
+	crippled = transport_tcp_ops;
+	crippled.post = narrow_post;
+	crippled.poll = narrow_poll;
+	memset(&narrow, 0, sizeof(narrow));
+	narrow.on = true;
+	start_with(ADDR_TCP, &crippled, NULL, 2);
+	rig_progress_init(&w.progress);
+	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
+	deadline = clock_mono_ns() + RIG_WAIT_NS;
+	while (stats().reconnects == 0) {
+		ck_assert_msg(clock_mono_ns() < deadline, "goes on: %s", stats().last_error);
+		sched_yield();
+	}
+	narrow.on = false;
+	pthread_join(w.thread, NULL);
+	ck_assert_uint_eq(w.progress.failed, 0);
+	ck_assert_msg(stats().lanes_replaced >= 3, "%u replaced: %s", stats().lanes_replaced,
+		      stats().ended_why);
+	await_new_session("new lanes carry nothing either");
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("repl_lanes");
@@ -332,6 +400,7 @@ int main(void)
 	tcase_add_test(ends, ends_in_time);
 	tcase_add_loop_test(ends, ends_without_a_control_connection, 0, 2);
 	tcase_add_test(ends, ends_when_lanes_die_too_often);
+	tcase_add_test(ends, ends_where_new_lanes_carry_nothing);
 	suite_add_tcase(s, ends);
 	return unit_run(s);
 }
