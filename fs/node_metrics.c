@@ -121,18 +121,23 @@ static void collect_slab(struct node *n)
 static void collect_memory(struct node *n)
 {
 	struct region_stats r;
-	uint64_t taken;
+	uint64_t looked;
 
 	region_pool_stats(n->regions, &r);
-	taken = r.hits + r.misses;
+	looked = r.found + r.not_found;
 	nm_set(n, NM_ARENA, n->arena_bytes); /* the pool is a little larger */
 	nm_set(n, NM_REGION_USED, r.used_bytes);
 	nm_set(n, NM_REGION_READY, r.ready_bytes);
 	nm_set(n, NM_REGION_RESERVE, r.reserve_bytes);
 	nm_set(n, NM_REGION_HITS, r.hits);
 	nm_set(n, NM_REGION_MISSES, r.misses);
+	nm_set(n, NM_REGION_REGISTERED, r.registered_bytes);
+	if (n->opt->role == OPTIONS_MOUNT) {
+		nm_set(n, NM_MR_HITS, r.found);
+		nm_set(n, NM_MR_MISSES, r.not_found);
+	}
 	metric_set_real(n->figures->figure[NM_HIT_RATE],
-			taken ? (double)r.hits / (double)taken : 1.0);
+			looked ? (double)r.found / (double)looked : 1.0);
 	collect_slab(n);
 }
 
