@@ -261,6 +261,10 @@ static int post_locked(struct verbs_lane *l, const struct transport_post *posts,
 			break;
 		done += some;
 		l->sent += some;
+		/* Earlier lists may have gone out, and the caller keeps none of these ops: their
+		 * memory may change while the device still reads it. The queue pair is in the error
+		 * state, so they are on their last way, and the mirror checks each record's sum;
+		 * what it took of them it says (link_replace.c, perhaps_lsn). */
 		if (list_send_locked(l, &li, false) < 0)
 			return -ENOTCONN;
 	}
