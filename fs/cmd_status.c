@@ -66,6 +66,25 @@ static void status_print_top(const json_t *j)
 	       (unsigned long long)status_u64(j, NULL, "lsn"));
 }
 
+/* With RDMA only. */
+static void status_print_registered(const json_t *j)
+{
+	const char *error = status_str(j, "memory", "register_error");
+	const char *remedy = status_str(j, "memory", "register_remedy");
+	uint64_t bytes = status_u64(j, "memory", "registered_bytes");
+	char a[UNITS_TEXT_BYTES];
+
+	if (bytes == 0 && !error[0])
+		return;
+	printf("registered  %s; values sent: %llu from there, %llu copied\n",
+	       units_format_size(bytes, a),
+	       (unsigned long long)status_u64(j, "memory", "mr_hits"),
+	       (unsigned long long)status_u64(j, "memory", "mr_misses"));
+	if (error[0])
+		printf("            the RDMA device refused more (%s)%s%s\n", error,
+		       remedy[0] ? ": " : "", remedy);
+}
+
 static void status_print_store(const json_t *j)
 {
 	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES];
@@ -82,6 +101,7 @@ static void status_print_store(const json_t *j)
 	       units_format_size(status_u64(j, "memory", "region_used_bytes"), a),
 	       units_format_size(status_u64(j, "memory", "arena_bytes"), b),
 	       (unsigned long long)hits, (unsigned long long)misses);
+	status_print_registered(j);
 	printf("log         %s of %s used, pool %llu active, %s\n",
 	       units_format_size(status_u64(j, "log", "used_bytes"), a),
 	       units_format_size(status_u64(j, "log", "capacity_bytes"), b),

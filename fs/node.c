@@ -4,8 +4,7 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
-#include "common/units.h"
-#include "replication/region_memory.h"
+#include "fs/node_memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,43 +13,7 @@
 #include <unistd.h>
 
 #define NODE_LOG_RESERVE_BYTES (1ULL << 20) /* kept for deletions when both pools fill */
-#define NODE_BYTES_PER_INODE 1024
 #define NODE_LOAD_SLACK_BYTES (64ULL << 20)
-
-uint64_t node_memory_bytes(void)
-{
-	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
-	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
-}
-
-/* What the kernel thinks can be had without swapping; 0: it does not say. */
-static uint64_t node_memory_available_bytes(void)
-{
-	FILE *f = fopen("/proc/meminfo", "re");
-	unsigned long long kib = 0;
-	char line[128];
-
-	while (f && fgets(line, sizeof(line), f) && sscanf(line, "MemAvailable: %llu", &kib) != 1)
-		;
-	if (f)
-		fclose(f);
-	return kib * 1024;
-}
-
-/* No reason to refuse: memory is taken as it is needed, and may be free by then. */
-static void node_check_available(const struct node *n)
-{
-	uint64_t available = node_memory_available_bytes();
-	char want[UNITS_TEXT_BYTES], have[UNITS_TEXT_BYTES];
-
-	if (available == 0 || n->arena_bytes <= available)
-		return;
-	diag_warn("%s: arena=%s, but only %s of this machine's memory are free now: a full arena "
-		  "would leave other programs none; free some, or give a smaller arena=",
-		  n->vol->path, units_format_size(n->arena_bytes, want),
-		  units_format_size(available, have));
-}
 
 static int node_fail(char *why, int err, const char *what)
 {
@@ -66,110 +29,6 @@ int node_apply(struct node *n, const struct record *r)
 	err = store_apply_locked(n->store, r, NULL);
 	store_unlock(n->store);
 	return err;
-}
-
-static int node_size_in(struct node *n, const struct region_memory *m, char *why)
-{
-	uint64_t memory = node_memory_bytes(), there = region_memory_bytes(m);
-	char want[UNITS_TEXT_BYTES], have[UNITS_TEXT_BYTES];
-
-	n->inodes_max = n->opt->inodes_max ? n->opt->inodes_max : memory / 4 / NODE_BYTES_PER_INODE;
-	n->arena_bytes = n->opt->arena_bytes;
-	/* it serves nothing else; a mirror wants a little more */
-	if (!n->arena_bytes && m->ops == &region_devdax_ops)
-		n->arena_bytes =
-		    there > 2 * REGION_BYTES ? (there - 2 * REGION_BYTES) / 65 * 64 : 0;
-	else if (!n->arena_bytes)
-		n->arena_bytes = there / 2;
-	if (m->ops == &region_gpu_ops && !n->arena_bytes) {
-		snprintf(why, NODE_WHY_BYTES,
-			 "memory=%s: say how much of it with arena=", n->opt->memory);
-		return -EINVAL;
-	}
-	if (there == 0 && m->ops != &region_gpu_ops && m->ops != &region_memfd_ops)
-		return 0; /* opening it says why */
-	if (there && n->arena_bytes > there) {
-		snprintf(why, NODE_WHY_BYTES,
-			 "arena=%s is more than %s (%s); give a smaller arena=",
-			 units_format_size(n->arena_bytes, want),
-			 m->ops == &region_memfd_ops ? "this machine's memory" : n->opt->memory,
-			 units_format_size(there, have));
-		return -ENOMEM;
-	}
-	if (m->ops == &region_memfd_ops)
-		node_check_available(n);
-	return 0;
-}
-
-static int node_size(struct node *n, char *why)
-{
-	char reason[REGION_MEMORY_WHY_BYTES];
-	struct region_memory m;
-	int err = region_memory_parse(n->opt->memory, &m, reason);
-
-	if (!err)
-		return node_size_in(n, &m, why);
-	snprintf(why, NODE_WHY_BYTES, "%s", reason);
-	return err;
-}
-
-/* GPU memory that can't be had is said, and host memory taken: kvfs works the same with it. */
-static int node_create_pool(struct node *n, struct region_memory *m, uint64_t pool_bytes)
-{
-	int err = region_pool_create_in(m->ops, m->where, pool_bytes, n->opt->mr_cache_bytes,
-					&n->regions);
-
-	if (!err || m->ops != &region_gpu_ops)
-		return err;
-	diag_warn("%s: memory=%s: %s; host memory is used", n->vol->path, n->opt->memory,
-		  region_memory_why(m, err));
-	*m = (struct region_memory){ .ops = &region_memfd_ops };
-	return region_pool_create(m->ops, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
-}
-
-/* Before a device refuses it in the middle: only where there is one, and a transport that
- * may use it. */
-static void node_check_memlock(const struct node *n, uint64_t bytes)
-{
-	char why[REGION_MEMORY_WHY_BYTES];
-
-	if (n->opt->transport == ADDR_TCP || n->opt->transport == ADDR_SHM ||
-	    access("/dev/infiniband/rdma_cm", F_OK) != 0 || region_memlock_check(bytes, why) == 0)
-		return;
-	diag_warn("%s: %s", n->vol->path, why);
-}
-
-/* A mirror packs its slots a little differently: what fits the primary's arena must fit here. */
-static uint64_t node_pool_bytes(const struct node *n)
-{
-	return n->arena_bytes +
-	       (n->opt->role == OPTIONS_MIRROR ? n->arena_bytes / 64 + 2 * REGION_BYTES : 0);
-}
-
-static int node_open_memory(struct node *n, uint64_t pool_bytes, char *why)
-{
-	struct store_config cfg = { .inodes_max = n->inodes_max };
-	char want[UNITS_TEXT_BYTES], reason[REGION_MEMORY_WHY_BYTES];
-	struct region_memory m;
-	int err = region_memory_parse(n->opt->memory, &m, reason);
-
-	if (err) {
-		snprintf(why, NODE_WHY_BYTES, "%s", reason);
-		return err;
-	}
-	if (n->media && n->media->memory)
-		m.ops = n->media->memory;
-	node_check_memlock(n, pool_bytes);
-	err = node_create_pool(n, &m, pool_bytes ? pool_bytes : REGION_BYTES);
-	if (err) {
-		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s%s%s: %s; %s",
-			 units_format_size(n->arena_bytes, want), n->opt->memory[0] ? " in " : "",
-			 n->opt->memory, strerror(-err), region_memory_why(&m, err));
-		return err;
-	}
-	n->slab = slab_create(n->regions);
-	n->store = n->slab ? store_create(n->slab, &cfg) : NULL;
-	return n->store ? 0 : node_fail(why, -ENOMEM, "cannot make the store");
 }
 
 /* A volume copied elsewhere, or a file system mounted without dax this time: safe,
@@ -313,16 +172,6 @@ static int node_replay(struct node *n, char *why)
 	return err;
 }
 
-static void node_close_memory(struct node *n)
-{
-	store_destroy(n->store);
-	slab_destroy(n->slab);
-	region_pool_destroy(n->regions);
-	n->store = NULL;
-	n->slab = NULL;
-	n->regions = NULL;
-}
-
 static int node_load_state(struct node *n, char *why)
 {
 	int err = node_load_ckpt(n, why);
@@ -340,15 +189,15 @@ static int node_load_with_slack(struct node *n, char *why)
 {
 	int err;
 
-	node_close_memory(n);
+	node_memory_close(n);
 	memset(&n->recovered, 0, sizeof(n->recovered));
 	n->ckpt_lsn = 0;
-	err = node_open_memory(n, 3 * n->arena_bytes + NODE_LOAD_SLACK_BYTES, why);
+	err = node_memory_open(n, 3 * n->arena_bytes + NODE_LOAD_SLACK_BYTES, why);
 	if (!err)
 		err = node_load_state(n, why);
 	if (err)
 		return err;
-	slab_set_limit(n->slab, node_pool_bytes(n));
+	slab_set_limit(n->slab, node_memory_pool_bytes(n));
 	diag_info("%s: the arena is full: it was loaded with room to spare", n->vol->path);
 	return 0;
 }
@@ -485,9 +334,9 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	if (!err)
 		err = node_check_role(n, why);
 	if (!err)
-		err = node_size(n, why);
+		err = node_memory_size(n, why);
 	if (!err)
-		err = node_open_memory(n, node_pool_bytes(n), why);
+		err = node_memory_open(n, node_memory_pool_bytes(n), why);
 	if (!err)
 		err = node_recover(n, why);
 	if (!err && n->opt->role == OPTIONS_MOUNT)
@@ -511,7 +360,7 @@ void node_close(struct node *n)
 	node_ckpt_stop(n);
 	oplog_close(n->log);
 	ckpt_close(n->ckpt);
-	node_close_memory(n);
+	node_memory_close(n);
 	volume_close(n->vol);
 	node_metrics_close(n);
 	pthread_cond_destroy(&n->changed);

@@ -9,7 +9,8 @@
  * last checkpoint.
  *
  * Threads: node_open, node_start, node_stop and node_close from the main thread. "kv-ckpt" makes
- * checkpoints and, once a second, asks the log's medium for write errors. Errors: one sentence in
+ * checkpoints and, once a second, asks the log's medium for write errors and the region pool for
+ * what an RDMA device refused. Errors: one sentence in
  * why, for the one who started it.
  */
 #include "common/thread.h"
@@ -76,6 +77,8 @@ struct node {
 	bool ckpt_running, stopping;
 	uint64_t ckpt_done_bytes, ckpt_total_bytes;
 	pthread_mutex_t ckpt_busy;   /* held while a checkpoint or a resync changes the directory */
+
+	int register_told;           /* kv-ckpt's: what people were told of refused registrations */
 
 	_Atomic bool failed;         /* the log's medium failed: no write succeeds any more */
 	_Atomic uint64_t ckpt_lsn;   /* of the newest durable checkpoint */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The checkpoint thread "kv-ckpt": makes a checkpoint when the log is about 70 % full, when asked,
- * and at the end; between them asks the log's medium once a second whether it lost a write.
+ * and at the end; between them asks the log's medium once a second whether it lost a write, and
+ * the region pool whether an RDMA device refuses memory.
  *
  * Requests are tickets: one that comes while a checkpoint runs is served by the next, so it covers
  * what its asker has seen. Lock order: ckpt_busy, then node.lock or the store's; the thread holds
@@ -12,6 +13,7 @@
 #include "common/clock.h"
 #include "common/diag.h"
 #include "common/thread.h"
+#include "fs/node_memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -179,6 +181,7 @@ static void *node_ckpt_main(void *arg)
 					   clock_mono_ns() + NODE_CHECK_NS) == -ETIMEDOUT) {
 			pthread_mutex_unlock(&n->lock);
 			node_check_medium(n);
+			node_memory_attend(n);
 			pthread_mutex_lock(&n->lock);
 		}
 	}

@@ -12,6 +12,7 @@
 #include "fs/metrics_json.h"
 #include "fs/node_tuner.h"
 #include "replication/region.h"
+#include "replication/transport_verbs.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -191,12 +192,16 @@ static json_t *status_ckpt_json(struct node *n, const struct metrics_snapshot *s
 
 static json_t *status_memory_json(struct node *n, const struct metrics_snapshot *snap)
 {
+	const char *remedy = NULL;
 	struct region_stats r;
 
 	region_pool_stats(n->regions, &r);
-	return status_add(json_pack("{s:b, s:I, s:s, s:I, s:I}", "hugepages", r.hugepages,
+	if (r.register_err)
+		remedy = verbs_remedy(r.register_err);
+	return status_add(json_pack("{s:b, s:I, s:s, s:s, s:I, s:I}", "hugepages", r.hugepages,
 				    "registered_bytes", JI(r.registered_bytes), "register_error",
-				    r.register_err ? strerror(-r.register_err) : "", "mr_hits",
+				    r.register_err ? strerror(-r.register_err) : "",
+				    "register_remedy", remedy ? remedy : "", "mr_hits",
 				    JI(r.found), "mr_misses", JI(r.not_found)),
 			  snap, status_memory, NULL);
 }

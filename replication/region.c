@@ -56,6 +56,7 @@ struct region_pool {
 	const struct region_registrar_ops *registrar;
 	void *registrar_ctx;
 	bool registering;      /* the thread is in registrar->add, without the lock */
+	bool register_never;    /* the registrar's device can't take this kind of memory at all */
 	bool registrar_changes; /* the thread begins nothing: handles are the changer's */
 	uint32_t register_next; /* no region before it lacks a handle */
 	_Atomic int register_err; /* of the last attempt; written under lock */
@@ -168,6 +169,9 @@ static void registered_locked(struct region_pool *p, uint32_t i, int err)
 	if (!err)
 		return;
 	p->refused_ns = clock_mono_ns();
+	p->register_never = err == -EOPNOTSUPP;
+	if (p->register_never)
+		return;
 	/* Its bytes are copied where they would have been sent from here: slower, not wrong. */
 	p->register_retry_ns = clock_mono_ns() + REGION_REGISTER_RETRY_NS;
 	register_from_locked(p, i);
@@ -182,7 +186,7 @@ static int prepare(struct region_pool *p, uint32_t i, int *ret_register_err)
 	int err = p->be->commit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
 
 	if (!err)
-		*ret_register_err = handle_add(p, i);
+		*ret_register_err = p->register_never ? -EOPNOTSUPP : handle_add(p, i);
 	return err;
 }
 
@@ -193,7 +197,7 @@ static bool register_step_locked(struct region_pool *p)
 	uint32_t i = p->register_next;
 	int err;
 
-	if (!p->registrar || clock_mono_ns() < p->register_retry_ns)
+	if (!p->registrar || p->register_never || clock_mono_ns() < p->register_retry_ns)
 		return false;
 	while (i < p->regions &&
 	       (p->slot[i].state == REGION_BARE || p->slot[i].state == REGION_BUSY ||
@@ -257,7 +261,7 @@ static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
 		i = REGION_NONE;
 	}
 	if (i == REGION_NONE) {
-		bool waits = p->registrar && p->register_next < p->regions;
+		bool waits = p->registrar && !p->register_never && p->register_next < p->regions;
 
 		if (waits && (*ret_until_ns == 0 || p->register_retry_ns < *ret_until_ns))
 			*ret_until_ns = p->register_retry_ns;
@@ -482,6 +486,7 @@ void region_pool_set_registrar(struct region_pool *p, const struct region_regist
 	p->registrar = ops;
 	p->registrar_ctx = ctx;
 	p->register_err = 0;
+	p->register_never = false;
 	p->register_retry_ns = 0;
 	register_from_locked(p, 0);
 	p->registrar_changes = false;

@@ -50,8 +50,8 @@ extern const struct region_backend_ops region_memfd_ops;
 struct region_registrar_ops {
 	int (*add)(void *ctx, void *base, size_t len, void **ret_handle);
 	void (*remove)(void *ctx, void *handle);
-	/* The same for a region that is a dmabuf (ibv_reg_dmabuf_mr). NULL, or -EOPNOTSUPP: this
-	 * device can't. */
+	/* The same for a region that is a dmabuf (ibv_reg_dmabuf_mr). NULL, or -EOPNOTSUPP of
+	 * either: this device can't, and is not asked again. */
 	int (*add_dmabuf)(void *ctx, int fd, uint64_t fd_off, void *base, size_t len,
 			  void **ret_handle);
 	void (*gone)(void *ctx); /* last, when the pool is destroyed; may be NULL */
@@ -79,7 +79,8 @@ void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes);
 /*
  * From now on the thread registers regions by ops: those present one after the other, new ones
  * before they join the reserve. A region that the data path had to prepare itself, or that the
- * device could not take, is used without and tried (again) later. ops NULL ends it. Waits for a
+ * device could not take, is used without and tried (again) later (but see
+ * add_dmabuf). ops NULL ends it. Waits for a
  * registration under way, and takes back those made with the ops before: nobody may use their
  * handles any more. Callers one at a time.
  */
@@ -97,7 +98,7 @@ struct region_stats {
 	uint64_t hits, misses;       /* of region_get */
 	uint64_t registered_bytes;
 	int register_err;            /* of the last registration, 0 or -errno */
-	uint64_t found, not_found;   /* look-ups of region_pool_find: mr_cache_hit_rate */
+	uint64_t found, not_found;   /* by region_pool_find: mr_cache_hit_rate */
 	bool hugepages;
 };
 void region_pool_stats(struct region_pool *p, struct region_stats *ret_stats);

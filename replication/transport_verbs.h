@@ -3,11 +3,12 @@
 #define KVFS_REPLICATION_TRANSPORT_VERBS_H
 /*
  * What others ask of the verbs transport besides its ops: whether this machine has a device that
- * it could use (reads /sys only: opens no device, so it may be called before a fork), and whether
- * one that it has open is being taken away.
+ * it could use (reads /sys only: opens no device, so it may be called before a fork), whether
+ * one that it has open is being taken away, and what memory one locks and takes.
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define VERBS_DEVICE_NAME_BYTES 64
 #define VERBS_TEXT_BYTES 256
@@ -42,6 +43,16 @@ int verbs_available(const char *device, char *text, size_t cap);
  * may be one that region_pool_set_registrar takes.
  */
 void verbs_devices_attend(void);
+
+/* What an endpoint of so many lanes locks, besides the values it sends from; remote: the peer's
+ * window. At most. */
+uint64_t verbs_locked_bytes(unsigned lanes, uint64_t window_bytes, uint64_t remote_bytes);
+
+/*
+ * Whether a device that fits registers memory of other devices (dmabuf): tried, without any. Opens
+ * the device. -EOPNOTSUPP: it or the kernel can't; -ENODEV: no device; what else opening gives.
+ */
+int verbs_dmabuf_check(const char *device);
 
 /* The text in memory that fits an errno of the RDMA side: its cause and the remedy; NULL: none
  * known. */

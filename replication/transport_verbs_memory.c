@@ -314,3 +314,41 @@ bool verbs_memory_lkey(struct region_pool *pool, const void *addr, size_t len, u
 	*ret_lkey = mr->lkey;
 	return true;
 }
+
+/* No buffer is needed: a driver that knows dmabuf looks at the descriptor and says EBADF. */
+static int dmabuf_try(struct ibv_device *device)
+{
+	struct ibv_context *ctx = ibv_open_device(device);
+	struct ibv_pd *pd = ctx ? ibv_alloc_pd(ctx) : NULL;
+	struct ibv_mr *mr = NULL;
+	int err;
+
+	errno = pd ? 0 : errno ? errno : EIO;
+	if (pd)
+		mr = ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, 0);
+	err = mr || errno == EBADF ? 0 : errno ? -errno : -EIO;
+	if (mr)
+		ibv_dereg_mr(mr);
+	if (pd)
+		ibv_dealloc_pd(pd);
+	if (ctx)
+		ibv_close_device(ctx);
+	return err;
+}
+
+int verbs_dmabuf_check(const char *device)
+{
+	struct ibv_device **list;
+	struct verbs_choice c;
+	int count = 0, err = -ENODEV;
+
+	if (verbs_choice_parse(device ? device : "", &c) < 0)
+		return -ENODEV;
+	list = ibv_get_device_list(&count);
+	for (int i = 0; i < count && err; i++)
+		if (verbs_choice_any(&c) || strcmp(ibv_get_device_name(list[i]), c.name) == 0)
+			err = dmabuf_try(list[i]);
+	if (list)
+		ibv_free_device_list(list);
+	return err;
+}

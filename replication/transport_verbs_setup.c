@@ -78,11 +78,21 @@ static int comp_open(struct verbs_ep *ep, struct ibv_context *verbs)
 	return flags < 0 || fcntl(ep->comp->fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
 }
 
+/* A lane's: a record of the largest size, or what the peer has room for. */
+static uint64_t stage_of(uint64_t remote_bytes)
+{
+	return remote_bytes < VERBS_STAGE_BYTES ? remote_bytes : VERBS_STAGE_BYTES;
+}
+
+uint64_t verbs_locked_bytes(unsigned lanes, uint64_t window_bytes, uint64_t remote_bytes)
+{
+	return window_bytes + VERBS_CREDIT_BYTES + lanes * stage_of(remote_bytes);
+}
+
 int verbs_ep_bind(struct verbs_ep *ep, struct rdma_cm_id *id, const char **ret_why)
 {
 	struct ibv_context *verbs = id->verbs;
-	uint64_t stage = ep->base.remote_bytes < VERBS_STAGE_BYTES ? ep->base.remote_bytes
-								   : VERBS_STAGE_BYTES;
+	uint64_t stage = stage_of(ep->base.remote_bytes);
 	uint64_t window = ep->base.window_bytes + VERBS_CREDIT_BYTES;
 	int err;
 

@@ -10,7 +10,8 @@
 
 static const struct doctor_verbs good = {
 	.device = "mlx5_0", .rc = true, .uc = true, .write_imm_inline = true, .odp = true,
-	.max_qp = 131072, .max_qp_wr = 32768, .max_cqe = 4194303, .max_mr = 16777216, .max_mr_bytes = 1ULL << 40,
+	.max_qp = 131072, .max_qp_wr = 32768, .max_cqe = 4194303, .max_mr = 16777216,
+	.max_mr_bytes = 1ULL << 40,
 };
 
 static void judged(const struct doctor_verbs *v, enum doctor_status want, const char *text,

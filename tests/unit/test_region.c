@@ -446,21 +446,47 @@ START_TEST(gpu_memory_is_refused_with_its_cause)
 }
 END_TEST
 
-/* A device that takes no dmabuf: the memory is used all the same, without a handle. */
+static atomic_int refusals;
+
+static int refuse_dmabuf(void *ctx, int fd, uint64_t fd_off, void *base, size_t len,
+			 void **ret_handle)
+{
+	(void)ctx;
+	(void)fd;
+	(void)fd_off;
+	(void)base;
+	(void)len;
+	(void)ret_handle;
+	refusals++;
+	return -EOPNOTSUPP;
+}
+
+/* A device, or a registrar, that takes no dmabuf: the memory is used all the same, without a
+ * handle, and the device is not asked again, neither for what is there nor for what comes. */
 START_TEST(gpu_memory_without_dmabuf_of_the_device)
 {
+	static const struct region_registrar_ops refusing = {
+		.add = fake_add, .remove = fake_remove_dmabuf, .add_dmabuf = refuse_dmabuf,
+	};
 	struct region_pool *p;
 	struct region r;
 	void *handle;
 
 	gpu_setup();
-	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, 2 * REGION_BYTES, 0, &p), 0);
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, 4 * REGION_BYTES, 0, &p), 0);
 	ck_assert_int_eq(region_get(p, &r), 0);
 	registered = 0;
 	add_fails_after = 1000;
-	region_pool_set_registrar(p, &registrar, NULL);
+	refusals = 0;
+	region_pool_set_registrar(p, _i ? &refusing : &registrar, NULL);
+	wait_for(stats(p).register_err == -EOPNOTSUPP); /* kv-region has looked */
+	/* and has made two more regions ready since: it registers before it gives one out */
+	region_pool_set_reserve(p, 2 * REGION_BYTES);
+	wait_for(stats(p).ready_bytes == 2 * REGION_BYTES);
 	ck_assert(!region_pool_find(p, r.base, 1, &handle));
 	ck_assert_int_eq(registered, 0);
+	ck_assert_int_eq(refusals, _i ? 1 : 0);
+	ck_assert_int_eq(stats(p).register_err, -EOPNOTSUPP);
 	region_put(p, &r);
 	region_pool_destroy(p);
 	ck_assert_int_eq(gpu.allocated, 0);
@@ -549,7 +575,7 @@ int main(void)
 	tcase_add_test(t, is_shared_by_threads);
 	tcase_add_test(t, gpu_memory_is_registered_as_dmabuf);
 	tcase_add_test(t, gpu_memory_is_refused_with_its_cause);
-	tcase_add_test(t, gpu_memory_without_dmabuf_of_the_device);
+	tcase_add_loop_test(t, gpu_memory_without_dmabuf_of_the_device, 0, 2);
 	tcase_add_test(t, memory_option);
 	tcase_add_test(t, memory_of_a_node);
 	tcase_add_test(t, locked_memory_is_checked);
