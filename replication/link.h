@@ -147,6 +147,8 @@ struct link {
 	char interface[LINK_INTERFACE_BYTES];
 	char transport_note[256];
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */
+	int setup_fd;           /* the control connection of a set-up under way, which ends with
+				   it; -1: none */
 
 	/* An address without a prefix; the link's thread's. */
 	uint64_t verbs_retry_ns; /* verbs failed: not before */

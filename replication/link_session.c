@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define SESSION_HANDSHAKE_NS (5 * NSEC_PER_SEC)
 #define SESSION_TICK_NS (50 * NSEC_PER_MSEC)
@@ -128,6 +129,16 @@ static bool session_want_fewer(struct link *l, unsigned asked, int err)
 	return session_is_shortage(err);
 }
 
+/* Set-up waits for the peer on the control connection, which ends when we are to stop. */
+static void session_setup_interruptible(struct link *l, int fd)
+{
+	pthread_mutex_lock(&l->primary->lock);
+	l->setup_fd = fd;
+	if (fd >= 0 && session_stopping(l))
+		(void)shutdown(fd, SHUT_RDWR);
+	pthread_mutex_unlock(&l->primary->lock);
+}
+
 /* The lanes. After it the endpoint may be woken by others. */
 static int session_connect(struct link *l, int fd)
 {
@@ -147,8 +158,13 @@ static int session_connect(struct link *l, int fd)
 
 	err = control_send(fd, REPL_START, &start, sizeof(start), params.deadline_ns,
 			   &l->primary->stopping);
-	if (!err)
+	if (!err) {
+		session_setup_interruptible(l, fd);
 		err = l->tops->connect(fd, &l->addr, &params, &l->ep, &why);
+		session_setup_interruptible(l, -1);
+	}
+	if (err && session_stopping(l))
+		return -ECANCELED;
 	if (err) {
 		link_fail(l, err, "cannot open %u lane%s: %s", params.lanes,
 			  params.lanes == 1 ? "" : "s", why ? why : strerror(-err));

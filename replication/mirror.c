@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define MIRROR_RING_BYTES_MIN (4ULL << 20)
@@ -155,7 +156,7 @@ int mirror_create(struct oplog *log, struct ckpt *ckpt, const struct mirror_conf
 	m->cfg = *cfg;
 	m->ops = ops;
 	m->ctx = ctx;
-	m->stop_fd = -1;
+	m->stop_fd = m->setup_fd = -1;
 	pthread_mutex_init(&m->lock, NULL);
 	thread_cond_init(&m->changed);
 	err = mirror_init(m);
@@ -175,6 +176,14 @@ int mirror_create(struct oplog *log, struct ckpt *ckpt, const struct mirror_conf
 	return 0;
 }
 
+void mirror_interrupt_locked(struct mirror *m)
+{
+	if (m->wake_ep)
+		m->wake_tops->wake(m->wake_ep);
+	if (m->setup_fd >= 0)
+		(void)shutdown(m->setup_fd, SHUT_RDWR);
+}
+
 static void mirror_stop(struct mirror *m)
 {
 	uint64_t one = 1;
@@ -183,8 +192,7 @@ static void mirror_stop(struct mirror *m)
 	pthread_mutex_lock(&m->lock);
 	/* release: pairs with the acquire in mirror_leaving */
 	atomic_store_explicit(&m->leave, true, memory_order_release);
-	if (m->wake_ep)
-		m->wake_tops->wake(m->wake_ep);
+	mirror_interrupt_locked(m);
 	pthread_cond_broadcast(&m->changed);
 	pthread_mutex_unlock(&m->lock);
 	if (m->stop_fd >= 0 && write(m->stop_fd, &one, sizeof(one)) < 0)

@@ -105,6 +105,8 @@ struct mirror {
 	struct mirror_caller *caller;    /* lock: waiting for kv-mirror, owned by this slot */
 	struct transport_ep *wake_ep;    /* lock: the session's, while waking it is safe */
 	const struct transport_ops *wake_tops;
+	int setup_fd;                    /* lock: the control connection of a set-up under way,
+					    which ends with it; -1: none */
 	bool connected, resyncing, failed, in_sync; /* lock; written by kv-mirror */
 	uint32_t primary_node;           /* lock; of the session, 0: none */
 	uint32_t primary_link;           /* lock; of the session: which of the primary's */
@@ -158,6 +160,8 @@ struct mirror {
 /* mirror.c: keeps the sentence for status, returns err. */
 __attribute__((format(printf, 3, 4)))
 int mirror_fail(struct mirror *m, int err, const char *fmt, ...);
+/* The same file: what a session waits for ends, and it looks at leave, which is set. With lock. */
+void mirror_interrupt_locked(struct mirror *m);
 /* As mirror_fail, no session will be accepted any more, and the owner is told. kv-mirror only. */
 __attribute__((format(printf, 3, 4)))
 int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...);

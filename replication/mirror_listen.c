@@ -144,8 +144,7 @@ static enum repl_refusal mirror_hand_over(struct mirror *m, struct mirror_caller
 		/* release: pairs with kv-mirror's look at leave; the caller itself is
 		 * under the lock */
 		atomic_store_explicit(&m->leave, true, memory_order_release);
-		if (m->wake_ep)
-			m->wake_tops->wake(m->wake_ep);
+		mirror_interrupt_locked(m);
 		pthread_cond_broadcast(&m->changed);
 	}
 	pthread_mutex_unlock(&m->lock);

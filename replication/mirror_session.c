@@ -229,6 +229,16 @@ static int mirror_await_start(struct mirror *m, int fd)
 	return err ? mirror_fail(m, err, "cannot go on: %s", strerror(-err)) : 0;
 }
 
+/* Set-up waits for the peer on the control connection, which ends when we are to leave. */
+static void mirror_setup_interruptible(struct mirror *m, int fd)
+{
+	pthread_mutex_lock(&m->lock);
+	m->setup_fd = fd;
+	if (fd >= 0 && mirror_leaving(m))
+		mirror_interrupt_locked(m);
+	pthread_mutex_unlock(&m->lock);
+}
+
 static int mirror_open_lanes(struct mirror *m, int fd)
 {
 	struct transport_params params = {
@@ -241,8 +251,11 @@ static int mirror_open_lanes(struct mirror *m, int fd)
 		.device = m->cfg.rdma_device,
 	};
 	const char *why = NULL;
-	int err = m->tops->accept(fd, &params, &m->ep, &why);
+	int err;
 
+	mirror_setup_interruptible(m, fd);
+	err = m->tops->accept(fd, &params, &m->ep, &why);
+	mirror_setup_interruptible(m, -1);
 	if (err)
 		return mirror_fail(m, err, "cannot open lanes: %s", why ? why : strerror(-err));
 	m->ring = m->tops->window(m->ep, &m->ring_bytes);

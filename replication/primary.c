@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static int primary_link_init(struct primary *p, unsigned index)
 {
@@ -23,6 +24,7 @@ static int primary_link_init(struct primary *p, unsigned index)
 	l->hold_lsn = UINT64_MAX;
 	addr_format(&l->addr, text, sizeof(text));
 	link_metrics_init(&l->times, p->cfg.metrics, text);
+	l->setup_fd = -1;
 	l->read_buf = malloc(LINK_READ_BYTES);
 	pthread_mutex_init(&l->send_lock, NULL);
 	pthread_mutex_init(&l->lend_lock, NULL);
@@ -85,9 +87,14 @@ static void primary_stop(struct primary *p)
 {
 	atomic_store_explicit(&p->stopping, true, memory_order_relaxed);
 	pthread_mutex_lock(&p->lock);
-	for (unsigned i = 0; p->links && i < p->cfg.mirror_count; i++)
-		if (p->links[i].wake_ep)
-			p->links[i].tops->wake(p->links[i].wake_ep);
+	for (unsigned i = 0; p->links && i < p->cfg.mirror_count; i++) {
+		struct link *l = &p->links[i];
+
+		if (l->wake_ep)
+			l->tops->wake(l->wake_ep);
+		if (l->primary && l->setup_fd >= 0)
+			(void)shutdown(l->setup_fd, SHUT_RDWR);
+	}
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	for (unsigned i = 0; p->links && i < p->cfg.mirror_count; i++)

@@ -295,6 +295,49 @@ START_TEST(ends_without_a_control_connection)
 }
 END_TEST
 
+static int frozen_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
+			  struct transport_ep **ret_ep, const char **ret_why)
+{
+	(void)peer;
+	(void)p;
+	(void)ret_ep;
+	return sit_still(NULL, control_fd, NULL, ret_why);
+}
+
+static int frozen_accept(int control_fd, const struct transport_params *p,
+			 struct transport_ep **ret_ep, const char **ret_why)
+{
+	return frozen_connect(control_fd, NULL, p, ret_ep, ret_why);
+}
+
+/* A peer that stands still in set-up holds up nobody who is to stop: neither the mirror (nor who
+ * else calls there, by the same way) nor the primary. */
+START_TEST(a_frozen_set_up_is_left_at_once)
+{
+	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS, began;
+	enum addr_kind kind = _i / 2 ? ADDR_SHM : ADDR_TCP;
+
+	crippled = *transport_for(kind);
+	crippled.connect = _i % 2 ? frozen_connect : crippled.connect;
+	crippled.accept = _i % 2 ? crippled.accept : frozen_accept;
+	attempts = 0;
+	rig_open(&rig, kind);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], &crippled);
+	rig_primary_start(&rig, 1, 2, &crippled);
+	while (attempts == 0 && clock_mono_ns() < deadline)
+		sched_yield();
+	ck_assert_uint_eq(attempts, 1);
+	began = clock_mono_ns();
+	if (_i % 2)
+		rig_mirror_stop(&rig.m[0]);
+	else
+		rig_primary_stop(&rig.p);
+	ck_assert_uint_lt(clock_mono_ns() - began, 2 * NSEC_PER_SEC);
+	rig_close(&rig);
+}
+END_TEST
+
 /* Lanes that die time and again are not worth a session. */
 START_TEST(ends_when_lanes_die_too_often)
 {
@@ -399,6 +442,7 @@ int main(void)
 	tcase_add_loop_test(ends, ends_where_no_lane_comes, 0, 2);
 	tcase_add_test(ends, ends_in_time);
 	tcase_add_loop_test(ends, ends_without_a_control_connection, 0, 2);
+	tcase_add_loop_test(ends, a_frozen_set_up_is_left_at_once, 0, 4);
 	tcase_add_test(ends, ends_when_lanes_die_too_often);
 	tcase_add_test(ends, ends_where_new_lanes_carry_nothing);
 	suite_add_tcase(s, ends);
