@@ -37,6 +37,10 @@ int verbs_choice_parse(const char *text, struct verbs_choice *ret_choice);
  */
 int verbs_available(const char *device, char *text, size_t cap);
 
+/* What is asked of /sys/class is asked of this directory from now on; NULL: of that again. For
+ * tests; one thread. */
+void verbs_sys_use(const char *class_dir);
+
 /*
  * Lets go of devices that are being taken away: until this process has, the kernel waits. Looks at
  * most four times a second, however often it is called. Any thread, often; no lock of the caller's

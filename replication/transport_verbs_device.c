@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which device, port and address: read from /sys/class/infiniband, without opening a device.
+ * Which device, port and address: read from /sys/class, without opening a device.
  * rdma_cm goes by IP addresses, so a choice of device, port and GID becomes a choice of address:
  * on Ethernet a RoCE v2 GID is one, on InfiniBand (and iWARP) it is that of the port's network
- * interface. Any thread.
+ * interface, and no GID can be chosen. Any thread.
  */
 #include "common/units.h"
 #include "replication/transport_verbs_internal.h"
@@ -20,8 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SYS_DEVICES "/sys/class/infiniband"
-#define SYS_VERBS "/sys/class/infiniband_verbs"
+#define SYS_CLASS "/sys/class"
 #define GIDS_MAX 256
 #define PORTS_MAX 16
 
@@ -35,6 +34,13 @@ struct search {
 	char where[VERBS_TEXT_BYTES / 2];
 	union verbs_address address;
 };
+
+static const char *sys_class = SYS_CLASS;
+
+void verbs_sys_use(const char *class_dir)
+{
+	sys_class = class_dir ? class_dir : SYS_CLASS;
+}
 
 int verbs_choice_parse(const char *text, struct verbs_choice *ret_choice)
 {
@@ -79,7 +85,7 @@ static bool port_read(const char *dev, unsigned port, const char *what, char *ou
 	ssize_t n;
 	int fd;
 
-	snprintf(path, sizeof(path), SYS_DEVICES "/%s/ports/%u/%s", dev, port, what);
+	snprintf(path, sizeof(path), "%s/infiniband/%s/ports/%u/%s", sys_class, dev, port, what);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
@@ -158,10 +164,10 @@ static bool netdev_is_of(const char *netdev, const char *dev, unsigned port)
 	ssize_t n;
 	int fd;
 
-	snprintf(path, sizeof(path), "/sys/class/net/%s/device/infiniband/%s", netdev, dev);
+	snprintf(path, sizeof(path), "%s/net/%s/device/infiniband/%s", sys_class, netdev, dev);
 	if (access(path, F_OK) != 0)
 		return false;
-	snprintf(path, sizeof(path), "/sys/class/net/%s/dev_port", netdev);
+	snprintf(path, sizeof(path), "%s/net/%s/dev_port", sys_class, netdev);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return true;
@@ -193,6 +199,7 @@ static void search_netdevs(struct search *s, const char *dev, unsigned port, con
 
 static void search_port(struct search *s, const char *dev, unsigned port)
 {
+	const char *why = "can't be chosen here";
 	char state[64], layer[64] = "";
 
 	if (!port_read(dev, port, "state", state, sizeof(state)))
@@ -210,24 +217,35 @@ static void search_port(struct search *s, const char *dev, unsigned port)
 			 "RDMA device %.40s, whose port %u has no IP address", dev, port);
 	}
 	if (!port_read(dev, port, "link_layer", layer, sizeof(layer)) ||
-	    strcmp(layer, "Ethernet") == 0)
+	    strcmp(layer, "Ethernet") == 0) {
 		search_gids(s, dev, port);
-	if (s->found < FOUND_ADDRESS)
+		why = "is no RoCE v2 address";
+	}
+	if (s->found == FOUND_ADDRESS)
+		return;
+	if (s->choice->gid_index < 0) /* else it is the address, or there is none */
 		search_netdevs(s, dev, port, layer);
+	else
+		snprintf(s->where, sizeof(s->where),
+			 "RDMA device %.40s port %u (%.10s), whose GID %d %s", dev, port, layer,
+			 s->choice->gid_index, why);
 }
 
 /* Whether processes can open it: one that is being taken away is still among the devices. */
 static bool device_opens(const char *dev)
 {
-	DIR *d = opendir(SYS_VERBS);
+	char path[512], name[VERBS_DEVICE_NAME_BYTES];
 	bool opens = false;
 	struct dirent *e;
+	DIR *d;
 
+	snprintf(path, sizeof(path), "%s/infiniband_verbs", sys_class);
+	d = opendir(path);
 	while (d && !opens && (e = readdir(d))) {
-		char path[512], name[VERBS_DEVICE_NAME_BYTES];
 		FILE *f;
 
-		snprintf(path, sizeof(path), SYS_VERBS "/%s/ibdev", e->d_name);
+		snprintf(path, sizeof(path), "%s/infiniband_verbs/%.255s/ibdev", sys_class,
+			 e->d_name);
 		f = e->d_name[0] == '.' ? NULL : fopen(path, "re");
 		if (!f)
 			continue;
@@ -244,9 +262,12 @@ static bool device_opens(const char *dev)
 
 static void search(struct search *s)
 {
-	DIR *d = opendir(SYS_DEVICES);
+	char path[512];
 	struct dirent *e;
+	DIR *d;
 
+	snprintf(path, sizeof(path), "%s/infiniband", sys_class);
+	d = opendir(path);
 	while (d && (e = readdir(d))) {
 		if (e->d_name[0] == '.' || strlen(e->d_name) >= VERBS_DEVICE_NAME_BYTES ||
 		    (!verbs_choice_any(s->choice) && strcmp(e->d_name, s->choice->name) != 0) ||
