@@ -34,7 +34,9 @@ static void print_candidates(const json_t *d)
 		bool chosen = (json_int_t)i == json_integer_value(json_object_get(d, "chosen"));
 
 		print_number(chosen ? "  => " : "     ", json_object_get(c, "score"));
-		print_settings("", c);
+		print_number(" (", json_object_get(c, "predicted"));
+		print_number(" +-", json_object_get(c, "error"));
+		print_settings(")", c);
 		printf("\n");
 	}
 }
@@ -51,13 +53,15 @@ static bool is_estimated(const json_t *d, const char *name)
 }
 
 /* "~": an estimate. */
-static void print_features(const json_t *d)
+static void print_features(const char *what, const json_t *d, const json_t *features)
 {
 	const char *name;
 	json_t *v;
 
-	printf("  features ");
-	json_object_foreach(json_object_get(d, "features"), name, v)
+	if (!features)
+		return;
+	printf("  %s", what);
+	json_object_foreach((json_t *)(uintptr_t)features, name, v)
 		if (json_is_number(v))
 			printf(" %s=%s%.4g", name, is_estimated(d, name) ? "~" : "",
 			       json_number_value(v));
@@ -77,7 +81,8 @@ void cmd_tune_print_decision(const json_t *d)
 	print_number(", gain ", json_object_get(d, "gain"));
 	printf("\n");
 	print_candidates(d);
-	print_features(d);
+	print_features("load     ", d, json_object_get(d, "load"));
+	print_features("features ", d, json_object_get(d, "features"));
 }
 
 void cmd_tune_print(const json_t *t)

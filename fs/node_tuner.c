@@ -5,7 +5,9 @@
  */
 #include "fs/node_tuner_internal.h"
 
+#include "common/byteorder.h"
 #include "common/clock.h"
+#include "common/crc32c.h"
 #include "replication/region.h"
 #include "replication/transport.h"
 
@@ -169,6 +171,19 @@ void node_tuner_config_init(const struct node *n, struct node_tuner_config *ret_
 	};
 }
 
+uint32_t node_tuner_conditions(const struct node *n, unsigned cpus)
+{
+	struct node_knobs own = node_tuner_values(n, node_tuner_static(n));
+	uint8_t bytes[4 * 4 + 8];
+
+	put_be32(bytes, own.links.lanes);
+	put_be32(bytes + 4, own.links.poll_us);
+	put_be32(bytes + 8, own.links.batch);
+	put_be32(bytes + 12, cpus);
+	put_be64(bytes + 16, own.reserve_bytes);
+	return crc32c(0, bytes, sizeof(bytes));
+}
+
 static int start_loop(struct node_tuner *t, const struct node_tuner_config *cfg)
 {
 	struct tuner_loop_config c = {
@@ -188,6 +203,7 @@ static int start_loop(struct node_tuner *t, const struct node_tuner_config *cfg)
 	c.tuner.min_ops_per_s = cfg->min_ops_per_s;
 	node_tuner_find_series(t);
 	node_tuner_machine_open(&t->machine, "", t->node->opt->rdma_device);
+	c.conditions = node_tuner_conditions(t->node, t->machine.cpus);
 	err = tuner_loop_start(&c, &loop);
 	if (!err)
 		t->loop = loop;

@@ -11,7 +11,7 @@
 #include "common/histogram.h"
 #include "replication/region.h"
 
-#include <math.h>
+#include <string.h>
 #include <sys/resource.h>
 
 /* A mirror tells its load four times a second. */
@@ -134,6 +134,23 @@ static unsigned live_links(const struct link_stats *stats, unsigned count, uint3
 	return live;
 }
 
+double node_tuner_transports(const struct link_stats *links, unsigned count)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (links[i].state != LINK_LIVE)
+			continue;
+		if (strcmp(links[i].transport, "shm") == 0)
+			sum += TUNER_OVER_SHM;
+		else if (strcmp(links[i].transport, "verbs") == 0)
+			sum += TUNER_OVER_VERBS;
+		else
+			sum += TUNER_OVER_TCP;
+	}
+	return sum;
+}
+
 static void host_snapshot(void *ctx, struct tuner_snapshot *ret_snapshot)
 {
 	struct node_tuner *t = ctx;
@@ -150,6 +167,7 @@ static void host_snapshot(void *ctx, struct tuner_snapshot *ret_snapshot)
 	take_load(t, ret_snapshot);
 	take_memory(t->node, ret_snapshot);
 	ret_snapshot->gauge[TUNER_COPIES] = live_links(links, count, &mask, &filling);
+	ret_snapshot->gauge[TUNER_TRANSPORTS] = node_tuner_transports(links, count);
 	if (getrusage(RUSAGE_SELF, &ru) == 0)
 		know(ret_snapshot, TUNER_CPU_NS,
 		     (uint64_t)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * NSEC_PER_SEC +
@@ -196,26 +214,12 @@ static void host_report(void *ctx, const char *text)
 	diag_info("%s: %s", t->node->vol->path, text);
 }
 
-/* What the choice gave away of what was predicted best. */
-static double missed(const struct tuner_decision *d)
-{
-	double best = 0, chosen;
-
-	if (d->query.n < 2)
-		return 0;
-	for (int i = 0; i < d->query.n; i++)
-		if (d->proposal.score[i] > best)
-			best = d->proposal.score[i];
-	chosen = d->proposal.score[d->proposal.choice];
-	return isfinite(best) && isfinite(chosen) && best > chosen ? best - chosen : 0;
-}
-
 static void host_decided(void *ctx, const struct tuner_decision *d)
 {
 	struct node_tuner *t = ctx;
 	enum tuner_metrics_outcome outcome = TUNER_METRICS_HOLD;
 
-	t->regret += missed(d);
+	t->regret += d->regret;
 	if (d->action == TUNER_FREEZE)
 		outcome = TUNER_METRICS_FREEZE;
 	else if (d->action == TUNER_ROLLBACK || d->action == TUNER_FALL_BACK)

@@ -7,6 +7,8 @@
 #include "fs/node.h"
 #include "fs/node_tuner.h"
 
+#include <sched.h>
+
 /* A setting's values, in the knobs' own units. */
 struct node_knobs {
 	struct primary_knobs links;
@@ -27,7 +29,8 @@ struct node_tuner_machine {
 	double link_bytes, pcie_bytes; /* a second; 0: unknown */
 	double memory_bytes; /* a second, that one processor writes past its caches; 0: not
 				measured yet */
-	unsigned cpus;
+	cpu_set_t set; /* that this process may use */
+	unsigned cpus; /* in it */
 };
 
 /* Bytes moved since the tuner began, from counters that may begin anew. kv-tuner's. */
@@ -60,7 +63,11 @@ struct node_tuner {
 extern const struct tuner_host_ops node_tuner_host;
 
 struct node_knobs node_tuner_values(const struct node *n, struct tuner_settings s);
+/* A hash of what a model's levels stand for: the options' own values, and the processors. */
+uint32_t node_tuner_conditions(const struct node *n, unsigned cpus);
 void node_tuner_find_series(struct node_tuner *t);
+/* TUNER_TRANSPORTS of the live links. */
+double node_tuner_transports(const struct link_stats *links, unsigned count);
 
 /* device: of rdma_device=, NULL or "": the only one there is. */
 void node_tuner_machine_open(struct node_tuner_machine *m, const char *root, const char *device);

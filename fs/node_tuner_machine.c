@@ -76,11 +76,10 @@ void node_tuner_machine_open(struct node_tuner_machine *m, const char *root, con
 {
 	char name[64], dir[128];
 	unsigned port = 1;
-	cpu_set_t set;
 
 	*m = (struct node_tuner_machine){ .root = root };
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		m->cpus = (unsigned)CPU_COUNT(&set);
+	if (sched_getaffinity(0, sizeof(m->set), &m->set) == 0)
+		m->cpus = (unsigned)CPU_COUNT(&m->set);
 	if (device && *device) {
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(device, ":"), device);
 		if (strchr(device, ':'))
@@ -95,18 +94,48 @@ void node_tuner_machine_open(struct node_tuner_machine *m, const char *root, con
 			read_number(root, dir, "device/current_link_width") * PCIE_GT_TO_BYTES;
 }
 
-static void read_cpu(const struct node_tuner_machine *m, struct tuner_snapshot *snap)
+/* Busy clock ticks of a line of /proc/stat. */
+static bool busy_ticks(const char *line, unsigned long long *ret_ticks)
 {
 	unsigned long long user, nice, system, idle, iowait, irq, softirq;
-	long hz = sysconf(_SC_CLK_TCK);
-	char text[256];
 
-	if (hz <= 0 || !read_text(m->root, "/proc", "stat", text, sizeof(text)) ||
-	    sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
+	if (sscanf(line, "%*s %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
 		   &iowait, &irq, &softirq) != 7)
+		return false;
+	*ret_ticks = user + nice + system + irq + softirq;
+	return true;
+}
+
+/* Of the processors that this process may use: what others do elsewhere takes nothing from it. A
+ * machine that doesn't list them (some containers): of all. */
+static void read_cpu(const struct node_tuner_machine *m, struct tuner_snapshot *snap)
+{
+	unsigned long long ticks, all = 0, ours = 0;
+	bool any = false, any_ours = false;
+	long hz = sysconf(_SC_CLK_TCK);
+	char path[PATH_MAX], line[256];
+	unsigned cpu;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/proc/stat", m->root);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f) && strncmp(line, "cpu", 3) == 0) {
+		if (!busy_ticks(line, &ticks))
+			continue;
+		if (line[3] == ' ') {
+			all = ticks;
+			any = true;
+		} else if (sscanf(line, "cpu%u", &cpu) == 1 && cpu < CPU_SETSIZE &&
+			   CPU_ISSET(cpu, &m->set)) {
+			ours += ticks;
+			any_ours = true;
+		}
+	}
+	if (f)
+		fclose(f);
+	if (hz <= 0 || !(any || any_ours))
 		return;
-	snap->counter[TUNER_MACHINE_NS] =
-		(user + nice + system + irq + softirq) * (NSEC_PER_SEC / (uint64_t)hz);
+	snap->counter[TUNER_MACHINE_NS] = (any_ours ? ours : all) * (NSEC_PER_SEC / (uint64_t)hz);
 	snap->have |= 1U << TUNER_MACHINE_NS;
 }
 

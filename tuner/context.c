@@ -10,9 +10,11 @@
 #define NOISE_FADE 0.05f
 #define NOISE_SURE 2.5f /* standard deviations */
 #define LOOKS_MOST 16 /* windows in a look; older ones fade */
+#define FOLLOW 2.0f   /* under other settings clients may take so much more or less a record */
+#define FULL 0.9f     /* of the machine: what we take is missing elsewhere */
 
 /* How far a mean of keys may move. What others take of a full link is what our settings leave. */
-static const float moved[CONTEXT_KEYS] = { 0.25f, 0.25f, 0.25f, 0.6f, 0.25f, 0.25f };
+static const float moved[CONTEXT_KEYS] = { 0.25f, 0.25f, 0.25f, 0.6f, 0.25f, 0.25f, 0.25f };
 
 void mean_add(struct mean *m, double value, unsigned most)
 {
@@ -21,21 +23,59 @@ void mean_add(struct mean *m, double value, unsigned most)
 	m->value += (value - m->value) / m->n;
 }
 
-void context_key_of(const struct tuner_features *f, struct context_key *ret_key)
+void context_key_of(const struct tuner_features *f, struct tuner_settings in_force,
+		    struct context_key *ret_key)
 {
 	const float *v = f->v;
 	float cpus = isnan(v[TUNER_F_CPUS]) ? 1 : v[TUNER_F_CPUS];
 	float own = v[TUNER_F_LINK_SHARE] - v[TUNER_F_LINK_OTHER];
+	float core = fmaxf(0.7f, cpus / 10);
 
 	/* What one unit is: a third more or less of size or clients, an eighth of what we leave of
 	 * the link, a tenth of the machine. Not of the link itself: who fills it takes less when
 	 * our settings take more. */
-	ret_key->v[0] = log2f(v[TUNER_F_RECORD_MEAN]) / 0.45f;
-	ret_key->v[1] = log2f(v[TUNER_F_RECORD_P90] / v[TUNER_F_RECORD_MEAN]) / 0.8f;
-	ret_key->v[2] = log2f(v[TUNER_F_IN_FLIGHT]) / 0.6f;
-	ret_key->v[3] = v[TUNER_F_LINK_OTHER] / fmaxf(1 - own, 0.1f) / 0.125f;
-	ret_key->v[4] = v[TUNER_F_CPU_OTHER] / fmaxf(0.7f, cpus / 10);
-	ret_key->v[5] = cpus / 0.9f;
+	ret_key->v[CONTEXT_SIZE] = log2f(v[TUNER_F_RECORD_MEAN]) / 0.45f;
+	ret_key->v[CONTEXT_SIZES] =
+		log2f(v[TUNER_F_RECORD_P90] / v[TUNER_F_RECORD_MEAN]) / 0.8f;
+	ret_key->v[CONTEXT_IN_FLIGHT] = log2f(v[TUNER_F_IN_FLIGHT]) / CONTEXT_IN_FLIGHT_UNIT;
+	ret_key->v[CONTEXT_LINK_OTHER] = v[TUNER_F_LINK_OTHER] / fmaxf(1 - own, 0.1f) / 0.125f;
+	ret_key->v[CONTEXT_CPU_OTHER] = v[TUNER_F_CPU_OTHER] / core;
+	ret_key->v[CONTEXT_CPUS] = cpus / 0.9f;
+	ret_key->v[CONTEXT_TRANSPORTS] = v[TUNER_F_TRANSPORTS];
+	ret_key->in_force = in_force;
+	ret_key->ops_per_s = v[TUNER_F_OPS_PER_S];
+	ret_key->cpu_own = v[TUNER_F_CPU_OWN] / core;
+	ret_key->cpus = cpus / core;
+}
+
+static bool full(const struct context_key *k)
+{
+	return k->cpu_own + k->v[CONTEXT_CPU_OTHER] > FULL * k->cpus; /* NaN: no */
+}
+
+/* What of the difference of other programs' CPU our throughput and settings don't explain: who is
+ * on this machine for our sake takes more when we do more, not quite in proportion under other
+ * settings, and on a full one gets what we leave. */
+static float cpu_apart(const struct context_key *a, const struct context_key *b)
+{
+	float from = a->v[CONTEXT_CPU_OTHER], to = b->v[CONTEXT_CPU_OTHER];
+	float pace = b->ops_per_s / a->ops_per_s;
+	float low = from * fminf(1, pace), high = from * fmaxf(1, pace); /* not by NaN */
+
+	if (!tuner_settings_equal(a->in_force, b->in_force)) {
+		low /= FOLLOW;
+		high *= FOLLOW;
+		if (full(b))
+			low -= fmaxf(0, b->cpu_own - a->cpu_own);
+		if (full(a))
+			high += fmaxf(0, a->cpu_own - b->cpu_own);
+	}
+	return fmaxf(low - to, to - high) > 0 ? fmaxf(low - to, to - high) : 0;
+}
+
+static float apart(const struct context_key *a, const struct context_key *b, int part)
+{
+	return part == CONTEXT_CPU_OTHER ? cpu_apart(a, b) : fabsf(a->v[part] - b->v[part]);
 }
 
 double context_distance(const struct context_key *a, const struct context_key *b)
@@ -43,7 +83,7 @@ double context_distance(const struct context_key *a, const struct context_key *b
 	double most = 0;
 
 	for (int i = 0; i < CONTEXT_KEYS; i++) {
-		double d = fabs((double)a->v[i] - b->v[i]);
+		double d = apart(a, b, i);
 
 		if (d > most) /* false where one is NaN */
 			most = d;
@@ -53,11 +93,27 @@ double context_distance(const struct context_key *a, const struct context_key *b
 
 void key_mean_add(struct key_mean *m, const struct context_key *key, unsigned most)
 {
+	struct context_key *mean = &m->mean;
+	float share;
+
 	if (m->n < most)
 		m->n++;
+	if (m->n == 1) {
+		*mean = *key;
+		return;
+	}
+	share = 1 / (float)m->n;
+	if (!tuner_settings_equal(mean->in_force, key->in_force)) { /* another mean */
+		mean->in_force = key->in_force;
+		mean->v[CONTEXT_CPU_OTHER] = key->v[CONTEXT_CPU_OTHER];
+		mean->ops_per_s = key->ops_per_s;
+		mean->cpu_own = key->cpu_own;
+	}
 	for (int i = 0; i < CONTEXT_KEYS; i++)
-		m->mean.v[i] = m->n == 1 ? key->v[i] :
-			       m->mean.v[i] + (key->v[i] - m->mean.v[i]) / (float)m->n;
+		mean->v[i] += (key->v[i] - mean->v[i]) * share;
+	mean->ops_per_s += (key->ops_per_s - mean->ops_per_s) * share;
+	mean->cpu_own += (key->cpu_own - mean->cpu_own) * share;
+	mean->cpus = key->cpus;
 }
 
 void key_noise_add(struct key_noise *n, const struct context_key *key)
@@ -65,6 +121,9 @@ void key_noise_add(struct key_noise *n, const struct context_key *key)
 	for (int i = 0; i < CONTEXT_KEYS && n->known; i++) {
 		float step = fminf(fabsf(key->v[i] - n->last.v[i]), 1) / 1.128f;
 
+		if (i == CONTEXT_CPU_OTHER &&
+		    !tuner_settings_equal(key->in_force, n->last.in_force))
+			continue;
 		if (!isnan(step))
 			n->v[i] += (step - n->v[i]) * NOISE_FADE;
 	}
@@ -77,7 +136,7 @@ bool context_moved(const struct key_mean *a, const struct key_mean *b, const str
 	float spread = sqrtf(1 / (float)a->n + 1 / (float)b->n);
 
 	for (int i = 0; i < CONTEXT_KEYS; i++)
-		if (fabsf(a->mean.v[i] - b->mean.v[i]) > moved[i] + NOISE_SURE * n->v[i] * spread)
+		if (apart(&a->mean, &b->mean, i) > moved[i] + NOISE_SURE * n->v[i] * spread)
 			return true;
 	return false;
 }
@@ -134,12 +193,13 @@ static bool depends_on_settings(int feature)
 	switch (feature) {
 	case TUNER_F_RECORD_MEAN:
 	case TUNER_F_RECORD_P90:
-	case TUNER_F_CPU_OTHER:
 	case TUNER_F_CPUS:
 	case TUNER_F_LINK_OTHER:
 	case TUNER_F_LINK_ESTIMATED:
 	case TUNER_F_IN_FLIGHT:
 	case TUNER_F_MEM_SHARE:
+	case TUNER_F_MIRRORS:
+	case TUNER_F_TRANSPORTS:
 	case TUNER_F_FORECAST:
 		return false;
 	default:

@@ -5,15 +5,26 @@
  * Loads the tuner has met, and what it measured of each: the best settings so far, their reward,
  * that of the shipped settings, and which settings were rolled back and until when. A load is
  * recognised by what settings don't change: sizes, records under way (their number is the
- * clients'), what other programs take of CPU and link. A fixed table; the load not met for longest
- * gives way. Owned by the tuner's thread.
+ * clients'), what other programs take of CPU and link, how many mirrors there are and over what.
+ * Clients and mirrors on this machine are other programs, and what they take follows our
+ * throughput: other programs' CPU tells loads apart only as far as that doesn't explain it. A fixed
+ * table; the load not met for longest gives way. Owned by the tuner's thread.
  */
 #include "tuner/window_features.h"
 #include "tuner/settings.h"
 
 #define CONTEXTS_MAX 24
 #define CONTEXT_BANS_MAX 48
-#define CONTEXT_KEYS 6
+enum context_part {
+	CONTEXT_SIZE,
+	CONTEXT_SIZES, /* how far apart they are */
+	CONTEXT_IN_FLIGHT,
+	CONTEXT_LINK_OTHER,
+	CONTEXT_CPU_OTHER,
+	CONTEXT_CPUS,
+	CONTEXT_TRANSPORTS, /* how many mirrors, and over what: any other set is another load */
+	CONTEXT_KEYS
+};
 
 /* Mean of rewards; old ones fade once there are `most`. */
 struct mean {
@@ -22,8 +33,14 @@ struct mean {
 };
 void mean_add(struct mean *m, double value, unsigned most);
 
+#define CONTEXT_IN_FLIGHT_UNIT 0.6f /* doublings */
+
 struct context_key {
 	float v[CONTEXT_KEYS]; /* scaled: a distance of 1 is another load; NaN: unknown */
+	/* Under these settings and at this rate, on processors that are scaled as what others take
+	 * of them. */
+	struct tuner_settings in_force;
+	float ops_per_s, cpu_own, cpus;
 };
 
 struct key_mean {
@@ -57,11 +74,13 @@ struct contexts {
 	struct context all[CONTEXTS_MAX];
 };
 
-void context_key_of(const struct tuner_features *f, struct context_key *ret_key);
-/* The largest difference of a component that both know. */
+void context_key_of(const struct tuner_features *f, struct tuner_settings in_force,
+		    struct context_key *ret_key);
+/* The largest difference of a component that both know and that other settings don't explain. */
 double context_distance(const struct context_key *a, const struct context_key *b);
 
-/* Standard deviation of a window's key, learnt from windows next to each other. */
+/* Standard deviation of a window's key, learnt from windows next to each other, of other programs'
+ * CPU from those under the same settings. */
 struct key_noise {
 	float v[CONTEXT_KEYS];
 	struct context_key last;

@@ -9,7 +9,7 @@ void decision_log_add(struct decision_log *log, const struct tuner_decision *d)
 	struct tuner_decision *place = &log->all[log->added++ % DECISION_LOG_MAX];
 
 	*place = *d;
-	place->query.features = NULL; /* it pointed into the caller's */
+	place->query.features = &place->look;
 }
 
 const struct tuner_decision *decision_log_get(const struct decision_log *log, unsigned i)
@@ -62,6 +62,8 @@ static json_t *candidates(const struct tuner_decision *d)
 		json_t *j = tuner_explain_settings(d->query.candidate[i]);
 
 		json_object_set_new(j, "score", number(d->proposal.score[i]));
+		json_object_set_new(j, "predicted", number(d->proposal.predicted[i]));
+		json_object_set_new(j, "error", number(d->proposal.error[i]));
 		json_array_append_new(list, j);
 	}
 	return list;
@@ -81,9 +83,11 @@ json_t *tuner_explain_decision(const struct tuner_decision *d)
 	json_object_set_new(j, "reward", number(d->reward));
 	json_object_set_new(j, "expected", number(d->expected));
 	json_object_set_new(j, "gain", number(d->gain));
+	json_object_set_new(j, "regret", number(d->regret));
 	json_object_set_new(j, "features", tuner_explain_features(&d->features));
 	json_object_set_new(j, "estimated", estimated(&d->features));
 	if (d->query.n > 1) {
+		json_object_set_new(j, "load", tuner_explain_features(&d->look));
 		json_object_set_new(j, "candidates", candidates(d));
 		json_object_set_new(j, "chosen", json_integer(d->proposal.choice));
 		json_object_set_new(j, "choice",
@@ -107,8 +111,10 @@ void tuner_explain_print(FILE *out, const struct tuner_decision *d)
 	fprintf(out, "  reward    %.4f, expected %.4f, gain %+.4f\n", d->reward, d->expected,
 		d->gain);
 	for (int i = 0; d->query.n > 1 && i < d->query.n; i++)
-		fprintf(out, "  %s %+.4f %s\n", i == d->proposal.choice ? "=>" : "  ",
-			d->proposal.score[i], tuner_settings_format(d->query.candidate[i], text));
+		fprintf(out, "  %s %+.4f (%+.4f, give or take %.4f) %s\n",
+			i == d->proposal.choice ? "=>" : "  ", d->proposal.score[i],
+			d->proposal.predicted[i], d->proposal.error[i],
+			tuner_settings_format(d->query.candidate[i], text));
 	fprintf(out, "  features ");
 	for (int i = 0; i < TUNER_FEATURES; i++)
 		if (!isnan(d->features.v[i]))

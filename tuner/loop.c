@@ -15,6 +15,11 @@
 
 #define SAVE_EVERY 600 /* windows */
 
+static struct model_file_kind model_kind(const struct tuner_loop *l)
+{
+	return (struct model_file_kind){ XGBOOST_COLUMNS, l->config.conditions };
+}
+
 static void load_model(struct tuner_loop *l)
 {
 	const char *why = "";
@@ -25,7 +30,7 @@ static void load_model(struct tuner_loop *l)
 
 	if (l->config.dirfd < 0 || !l->config.tuner.policy->load)
 		return;
-	err = model_file_load(l->config.dirfd, XGBOOST_COLUMNS, &bytes, &len, &why);
+	err = model_file_load(l->config.dirfd, model_kind(l), &bytes, &len, &why);
 	if (!err) {
 		err = tuner_model_load(l->tuner, bytes, len);
 		why = "XGBoost does not take it";
@@ -56,7 +61,7 @@ static void save_model(struct tuner_loop *l)
 	if (err == -ENOTSUP || err == -EAGAIN)
 		return; /* none to keep, or nothing learnt yet */
 	if (!err) {
-		err = model_file_save(l->config.dirfd, XGBOOST_COLUMNS, bytes, len);
+		err = model_file_save(l->config.dirfd, model_kind(l), bytes, len);
 		free(bytes);
 	}
 	if (err) {

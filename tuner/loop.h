@@ -33,6 +33,9 @@ struct tuner_loop_config {
 	void *ctx;
 	uint64_t window_ns;
 	int dirfd;   /* the volume, for the model's file; -1: none. Stays the caller's */
+	/* A hash of what a model depends on and no feature says: the values that the static
+	 * settings' levels stand for, the processors. A file made under others is not used. */
+	uint32_t conditions;
 	FILE *trace; /* NULL: none; as of tuner_loop_record, but from the first window on */
 };
 

@@ -15,14 +15,15 @@
 
 static const char magic[8] = "KVFSTUNE";
 
-enum { AT_VERSION = 8, AT_SCHEMA = 12, AT_COLUMNS = 16, AT_LENGTH = 20, AT_CRC = 24, AT_ZERO = 28 };
+enum { AT_VERSION = 8, AT_SCHEMA = 12, AT_COLUMNS = 16, AT_LENGTH = 20, AT_CRC = 24,
+       AT_CONDITIONS = 28 };
 
 static uint32_t checksum(const uint8_t *bytes, size_t len)
 {
-	return crc32c(crc32c(0, bytes, AT_CRC), bytes + AT_ZERO, len - AT_ZERO);
+	return crc32c(crc32c(0, bytes, AT_CRC), bytes + AT_CONDITIONS, len - AT_CONDITIONS);
 }
 
-int model_file_decode(const uint8_t *bytes, size_t len, uint32_t columns,
+int model_file_decode(const uint8_t *bytes, size_t len, struct model_file_kind kind,
 		      const uint8_t **ret_payload, size_t *ret_len, const char **ret_why)
 {
 	*ret_why = "it is not a tuner model";
@@ -34,7 +35,11 @@ int model_file_decode(const uint8_t *bytes, size_t len, uint32_t columns,
 		return -EINVAL;
 	*ret_why = "it comes from another version";
 	if (get_be32(bytes + AT_VERSION) != MODEL_FILE_VERSION ||
-	    get_be32(bytes + AT_SCHEMA) != TUNER_SCHEMA || get_be32(bytes + AT_COLUMNS) != columns)
+	    get_be32(bytes + AT_SCHEMA) != TUNER_SCHEMA ||
+	    get_be32(bytes + AT_COLUMNS) != kind.columns)
+		return -ESTALE;
+	*ret_why = "it was learnt with other options or on another machine";
+	if (get_be32(bytes + AT_CONDITIONS) != kind.conditions)
 		return -ESTALE;
 	*ret_payload = bytes + MODEL_FILE_HEADER_BYTES;
 	*ret_len = len - MODEL_FILE_HEADER_BYTES;
@@ -67,7 +72,7 @@ static int read_whole(int dirfd, uint8_t **ret_bytes, size_t *ret_len)
 	return 0;
 }
 
-int model_file_load(int dirfd, uint32_t columns, void **ret_payload, size_t *ret_len,
+int model_file_load(int dirfd, struct model_file_kind kind, void **ret_payload, size_t *ret_len,
 		    const char **ret_why)
 {
 	const uint8_t *payload;
@@ -79,7 +84,7 @@ int model_file_load(int dirfd, uint32_t columns, void **ret_payload, size_t *ret
 	err = read_whole(dirfd, &bytes, &len);
 	if (err)
 		return err;
-	err = model_file_decode(bytes, len, columns, &payload, &len, ret_why);
+	err = model_file_decode(bytes, len, kind, &payload, &len, ret_why);
 	if (err) {
 		free(bytes);
 		return err;
@@ -90,7 +95,7 @@ int model_file_load(int dirfd, uint32_t columns, void **ret_payload, size_t *ret
 	return 0;
 }
 
-int model_file_save(int dirfd, uint32_t columns, const void *payload, size_t len)
+int model_file_save(int dirfd, struct model_file_kind kind, const void *payload, size_t len)
 {
 	size_t total = MODEL_FILE_HEADER_BYTES + len;
 	uint8_t *bytes;
@@ -104,7 +109,8 @@ int model_file_save(int dirfd, uint32_t columns, const void *payload, size_t len
 	memcpy(bytes, magic, sizeof(magic));
 	put_be32(bytes + AT_VERSION, MODEL_FILE_VERSION);
 	put_be32(bytes + AT_SCHEMA, TUNER_SCHEMA);
-	put_be32(bytes + AT_COLUMNS, columns);
+	put_be32(bytes + AT_COLUMNS, kind.columns);
+	put_be32(bytes + AT_CONDITIONS, kind.conditions);
 	put_be32(bytes + AT_LENGTH, (uint32_t)len);
 	memcpy(bytes + MODEL_FILE_HEADER_BYTES, payload, len);
 	put_be32(bytes + AT_CRC, checksum(bytes, total));

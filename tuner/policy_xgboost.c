@@ -150,7 +150,7 @@ static void xgb_propose(struct tuner_policy *p, const struct tuner_query *q,
 			struct tuner_proposal *ret_proposal)
 {
 	float rows[TUNER_CANDIDATES][XGBOOST_COLUMNS], y[TUNER_CANDIDATES] = { 0 };
-	struct tuner_proposal r = { .prior_error = TUNER_PRIOR_ERROR };
+	struct tuner_proposal r = *ret_proposal;
 	struct known_steps known;
 	int err;
 
@@ -159,12 +159,18 @@ static void xgb_propose(struct tuner_policy *p, const struct tuner_query *q,
 	err = xgb_model_predict(p->model, rows[0], (unsigned)q->n, y);
 	outcome(p, err);
 	samples_known(&p->samples, q->features, q->now, &known);
+	r.choice = 0;
+	r.explored = false;
+	r.prior = r.score[0] = r.predicted[0] = r.error[0] = 0;
+	r.prior_error = TUNER_PRIOR_ERROR;
 	for (int i = 1; i < q->n; i++) {
 		unsigned steps = tuner_settings_distance(q->now, q->candidate[i]);
 		double model = err || !trusted(p) ? 0 : (double)y[i] - y[0], mean, error;
 
 		expect(q, &known, q->candidate[i], model, &mean, &error);
 		r.score[i] = (float)worth(mean, error, steps);
+		r.predicted[i] = (float)mean;
+		r.error[i] = (float)error;
 		if (r.score[i] > r.score[r.choice]) {
 			r.choice = i;
 			r.prior = (float)mean;

@@ -16,10 +16,10 @@
  * on how soon completions come, batches on what waits and how large it is, lanes on who shares the
  * link, memory in reserve on how fast a burst takes it. */
 static const bool matters[TUNER_KNOBS][CONTEXT_KEYS] = {
-	[TUNER_KNOB_LANES] = { true, false, true, true, false, false },
-	[TUNER_KNOB_POLL] = { false, false, true, false, true, true },
-	[TUNER_KNOB_BATCH] = { true, true, true, false, false, false },
-	[TUNER_KNOB_RESERVE] = { true, false, true, false, false, false },
+	[TUNER_KNOB_LANES] = { true, false, true, true, false, false, true },
+	[TUNER_KNOB_POLL] = { false, false, true, false, true, true, true },
+	[TUNER_KNOB_BATCH] = { true, true, true, false, false, false, true },
+	[TUNER_KNOB_RESERVE] = { true, false, true, false, false, false, true },
 };
 
 static double distance(const struct context_key *a, const struct context_key *b, int knob)
@@ -38,7 +38,7 @@ void samples_add(struct samples *s, const struct tuner_sample *sample)
 
 	*place = *sample;
 	place->gain = fmaxf(-GAIN_MOST, fminf(GAIN_MOST, sample->gain));
-	context_key_of(&sample->features, &s->key[s->next]);
+	context_key_of(&sample->features, sample->from, &s->key[s->next]);
 	s->next = (s->next + 1) % SAMPLES_MAX;
 	if (s->n < SAMPLES_MAX)
 		s->n++;
@@ -49,7 +49,7 @@ void samples_known(const struct samples *s, const struct tuner_features *load,
 {
 	struct context_key key;
 
-	context_key_of(load, &key);
+	context_key_of(load, at, &key);
 	memset(ret_known, 0, sizeof(*ret_known));
 	for (int k = 0; k < TUNER_KNOBS; k++)
 		for (int l = 0; l < TUNER_LEVELS_MAX; l++)

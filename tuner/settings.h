@@ -33,8 +33,9 @@ struct tuner_bounds {
 	uint8_t lo[TUNER_KNOBS], hi[TUNER_KNOBS];
 };
 
-/* What kvfs runs with untuned: the best single setting over the mix that tests/tuner_judge
- * --default sweeps. */
+/* Of the simulated card, not of a mount: the best single setting over the mix that
+ * tests/tuner_judge --default sweeps, which policies are judged against. What a mount runs with
+ * untuned are its options (node_tuner_static). */
 extern const struct tuner_settings tuner_settings_shipped;
 
 const char *tuner_knob_name(enum tuner_knob knob);

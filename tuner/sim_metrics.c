@@ -51,7 +51,8 @@ static void grow(struct sim_trace *t, unsigned window, struct tuner_settings in_
 	s->counter[TUNER_BYTES] += (uint64_t)(ops * l->bytes);
 	s->counter[TUNER_CPU_NS] += (uint64_t)(cpu * 1e9);
 	s->counter[TUNER_MACHINE_NS] +=
-		(uint64_t)((cpu + l->other_cores * rng_between(&r, 0.95, 1.05)) * 1e9);
+		(uint64_t)((cpu + res->follow_cores * t->noise[window] +
+			    l->other_cores * rng_between(&r, 0.95, 1.05)) * 1e9);
 	s->counter[TUNER_LINK_BYTES] += (uint64_t)(l->bulk_qps > 0 ? SIM_LINK_BYTES_PER_S :
 						   ops * l->bytes * l->mirrors);
 	s->counter[TUNER_REGION_HITS] += (uint64_t)(regions * (1 - res->region_miss) * 100);
@@ -61,6 +62,7 @@ static void grow(struct sim_trace *t, unsigned window, struct tuner_settings in_
 	s->gauge[TUNER_PCIE_CAPACITY] = SIM_PCIE_BYTES_PER_S;
 	s->gauge[TUNER_QUEUE_DEPTH] = res->queue;
 	s->gauge[TUNER_COPIES] = l->mirrors;
+	s->gauge[TUNER_TRANSPORTS] = l->mirrors * TUNER_OVER_VERBS;
 	draw(t, TUNER_RTT_NS, res->rtt_ns * slower, res->latency_spread);
 	draw(t, TUNER_RECORD, l->bytes, l->spread);
 	draw(t, TUNER_APPEND_NS, res->append_ns, 0.2);

@@ -90,7 +90,7 @@ static void demands(const struct sim_load *l, const struct knobs *k, struct stat
 	nic_cache(l, k, s);
 	polling(k, s);
 	reg = registering(l, k, s);
-	s->demand[CPU] = b * (SIM_OP_CPU_NS + SIM_OP_BYTE_NS * l->bytes + reg) +
+	s->demand[CPU] = b * (SIM_OP_CPU_NS + SIM_OP_BYTE_NS * l->bytes + reg + l->follow_ns) +
 			 SIM_CQE_CPU_NS * m + s->sleeping * SIM_WAKE_CPU_NS;
 	s->servers[CPU] = fmax(l->cores - l->other_cores - s->spin, 0.25);
 	s->demand[LEADER] = append + m * (SIM_DOORBELL_NS + b * 2 * SIM_WQE_CPU_NS);
@@ -155,7 +155,7 @@ void sim_nic_run(const struct sim_load *load, struct tuner_settings settings,
 		tuner_knob_value(TUNER_KNOB_RESERVE, settings.level[TUNER_KNOB_RESERVE]),
 	};
 	struct state s = { .batch = 1, .rate = 1e5 };
-	double most = fmin(k.batch, load->clients), rtt = 0, commit = 0;
+	double most = fmin(k.batch, load->clients), rtt = 0, commit = 0, follow;
 
 	for (int round = 0; round < 24; round++) {
 		demands(load, &k, &s);
@@ -166,6 +166,7 @@ void sim_nic_run(const struct sim_load *load, struct tuner_settings settings,
 	rtt = s.delay + s.residence[UNITS] + s.residence[PCIE] + s.residence[LINK] +
 	      s.residence[MIRROR];
 	commit = rtt + s.residence[LEADER] + s.residence[CPU];
+	follow = s.rate * s.batch * load->follow_ns / 1e9;
 	*ret_result = (struct sim_result){
 		.ops_per_s = s.rate * s.batch,
 		.commit_ns = commit,
@@ -173,7 +174,8 @@ void sim_nic_run(const struct sim_load *load, struct tuner_settings settings,
 		.append_ns = SIM_APPEND_NS +
 			     s.batch * (SIM_RECORD_NS + SIM_APPEND_BYTE_NS * load->bytes),
 		.latency_spread = 0.25 + 0.25 * load->spread + 0.5 * s.sleeping,
-		.cpu_cores = s.spin + s.rate * (s.demand[CPU] + s.demand[LEADER]) / 1e9,
+		.cpu_cores = s.spin + s.rate * (s.demand[CPU] + s.demand[LEADER]) / 1e9 - follow,
+		.follow_cores = follow,
 		.queue = s.queue[LEADER] * s.batch,
 		.link_bytes_per_s = load->bulk_qps > 0
 					    ? SIM_LINK_BYTES_PER_S

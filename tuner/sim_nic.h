@@ -18,6 +18,7 @@ struct sim_load {
 	double mirrors;
 	double cores;       /* of the machine */
 	double other_cores; /* other programs keep busy */
+	double follow_ns;   /* CPU that clients and mirrors on this machine take, a record */
 	double idle_qps;    /* of other programs: many connections, each used now and then */
 	double idle_rate;   /* their messages/s, together */
 	double bulk_qps;    /* of other programs: always busy, want the link */
@@ -30,6 +31,7 @@ struct sim_result {
 	double commit_ns, rtt_ns, append_ns; /* means */
 	double latency_spread;               /* standard deviation over mean */
 	double cpu_cores;                    /* of this process */
+	double follow_cores;                 /* of clients and mirrors on this machine */
 	double queue;                        /* records at the commit leader */
 	double link_bytes_per_s;             /* of all programs */
 	double mtt_miss, qp_miss;            /* shares of look-ups */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phases of the eight workloads, their noise, and results remembered. The metrics are in
+/* Phases of the workloads, their noise, and results remembered. The metrics are in
  * sim_metrics.c. */
 #include "tuner/sim_work.h"
 
@@ -16,7 +16,7 @@
 
 static const char *const names[SIM_WORKLOADS_ALL] = {
 	"small", "large", "switch", "burst", "mix", "tenants", "squeeze", "drift",
-	"random", "return", "wander",
+	"random", "return", "wander", "local",
 };
 
 const char *sim_workload_name(enum sim_workload w)
@@ -105,6 +105,14 @@ static void make_load(enum sim_workload w, struct rng *r, unsigned phase, bool l
 		l->clients = log_between(r, 24, 128);
 		l->cores = 8;
 		l->other_cores = phase % 2 ? rng_between(r, 4, 7) : rng_between(r, 0, 2);
+		break;
+	case SIM_LOCAL:
+		l->spread = rng_between(r, 1, 4);
+		l->bytes = log_between(r, 512, 16384);
+		l->clients = log_between(r, 8, 160);
+		l->cores = 7;
+		l->other_cores = 0.2;
+		l->follow_ns = log_between(r, 2000, 5000);
 		break;
 	case SIM_RANDOM:
 	case SIM_RETURN:

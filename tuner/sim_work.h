@@ -2,7 +2,7 @@
 #ifndef KVFS_TUNER_SIM_WORK_H
 #define KVFS_TUNER_SIM_WORK_H
 /*
- * Eight workloads for the simulated NIC, each a trace of phases with shifts between them and noise
+ * Workloads for the simulated NIC, each a trace of phases with shifts between them and noise
  * over all of them, and the metrics a tuner would see. A trace is a function of workload and seed;
  * its noise is the same whatever the settings are, so policies are compared window by window. One
  * thread a trace.
@@ -25,6 +25,8 @@ enum sim_workload {
 	SIM_RANDOM = SIM_WORKLOADS, /* each phase any load at all */
 	SIM_RETURN,                 /* three loads, any at all, come and go */
 	SIM_WANDER,                 /* all of a load moves at random, in small steps */
+	/* As the first eight; behind the others, as the number is in the seed. */
+	SIM_LOCAL,                  /* clients and mirrors are on this machine */
 	SIM_WORKLOADS_ALL
 };
 const char *sim_workload_name(enum sim_workload w);

@@ -14,12 +14,10 @@
 #define NOISE_FIRST 0.05
 #define NOISE_LEAST 0.005
 #define ODD_LEAST 0.15
-#define REWARD_MOST 24      /* windows in a mean */
 #define NEAR 2.2            /* a shift smaller than this is a drift */
 #define UNSTABLE_SPAN 0xFFF /* the last 12 windows */
 #define UNSTABLE_SHIFTS 5
 #define UNSTABLE_WINDOWS 8
-#define BUDGET_MOST 60.0    /* windows of trials a load may take at once */
 #define BUDGET_REFILL 0.15  /* and a window earns */
 
 static const char *const action_names[TUNER_ACTIONS] = {
@@ -48,7 +46,7 @@ int tuner_create(const struct tuner_config *config, struct tuner **ret_tuner)
 		return -ENOMEM;
 	t->config = *config;
 	t->noise = NOISE_FIRST;
-	t->budget = BUDGET_MOST;
+	t->budget = TUNER_BUDGET_MOST;
 	err = forecast_create(config->seed, &t->forecast);
 	if (!err)
 		err = config->policy->create(config->seed, &t->policy);
@@ -90,18 +88,6 @@ static void hold(struct tuner *t, struct tuner_decision *d, enum tuner_action ac
 	tuner_move(t, d, t->ctx ? t->ctx->best : t->config.shipped, MODE_HOLD, action, why);
 }
 
-/* Begins again in this load, at the static settings. */
-static void restart(struct tuner *t, struct context *ctx)
-{
-	ctx->best = t->config.shipped;
-	memset(&ctx->reward, 0, sizeof(ctx->reward));
-	memset(&ctx->shipped, 0, sizeof(ctx->shipped));
-	context_unban_all(ctx);
-	t->config.policy->shifted(t->policy);
-	t->odd = 0;
-	t->budget = BUDGET_MOST;
-}
-
 /* A load that is near a known one, but not quite what it was when its rewards were measured: its
  * best may be far below the static settings here, and they are looked at in the next window. */
 static void recall(struct tuner *t, const struct tuner_window *w, const struct context_key *key)
@@ -124,8 +110,8 @@ static void shift(struct tuner *t, const struct tuner_window *w, const struct co
 	bool drift = old && old->reward.n >= 2 && context_distance(&old->key, key) < NEAR;
 
 	t->shifts |= 1;
-	t->odd = 0;
-	t->doubts = 0;
+	t->odd = t->doubts = 0;
+	t->calm = 1;
 	t->config.policy->shifted(t->policy);
 	if (__builtin_popcountll(t->shifts & UNSTABLE_SPAN) >= UNSTABLE_SHIFTS)
 		t->unstable_until = w->index + UNSTABLE_WINDOWS;
@@ -137,7 +123,7 @@ static void shift(struct tuner *t, const struct tuner_window *w, const struct co
 			ctx->audit_at = old->audit_at;
 		else if (drift)
 			ctx->audit_at = w->index + TUNER_AUDIT_SOON;
-		t->budget = BUDGET_MOST;
+		t->budget = TUNER_BUDGET_MOST;
 		t->ctx = ctx;
 		if (drift)
 			hold(t, d, TUNER_STAY, "the load drifted");
@@ -150,25 +136,6 @@ static void shift(struct tuner *t, const struct tuner_window *w, const struct co
 	hold(t, d, TUNER_RECALL, "a known load");
 }
 
-/* DOUBT: a window at the static settings after one that was much worse than expected. */
-static void settle_doubt(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d)
-{
-	struct context *ctx = t->ctx;
-	bool as_known =
-		ctx->shipped.n > 0 && fabs(d->reward - ctx->shipped.value) <= tuner_odd_limit(t);
-
-	ctx->audit_at = w->index + TUNER_AUDIT_EVERY;
-	if (as_known && ++t->doubts < 3) {
-		mean_add(&ctx->shipped, d->reward, REWARD_MOST);
-		hold(t, d, TUNER_RECALL, "only one bad window");
-		return;
-	}
-	restart(t, ctx);
-	mean_add(&ctx->reward, d->reward, REWARD_MOST);
-	mean_add(&ctx->shipped, d->reward, REWARD_MOST);
-	hold(t, d, TUNER_FALL_BACK, "the same load, but what was learnt no longer holds");
-}
-
 static void observe_hold(struct tuner *t, const struct tuner_window *w,
 			 const struct context_key *key, struct tuner_decision *d)
 {
@@ -179,15 +146,21 @@ static void observe_hold(struct tuner *t, const struct tuner_window *w,
 	struct key_mean now = { *key, 1 };
 
 	if (context_moved(&ctx->base, &now, &t->key_noise)) {
+		bool far = context_distance(&ctx->base.mean, key) >= 1;
+
 		memset(&ctx->reward, 0, sizeof(ctx->reward));
 		ctx->base = now;
-		/* What was better than the static settings may no longer be. */
-		if (ctx->audit_at > w->index + TUNER_AUDIT_SOON)
+		/* What was better than the static settings may no longer be; and whether it is
+		 * another load is seen best under them. */
+		if (far && !at_shipped)
+			ctx->audit_at = TUNER_AUDIT_NOW;
+		else if (ctx->audit_at > w->index + TUNER_AUDIT_SOON)
 			ctx->audit_at = w->index + TUNER_AUDIT_SOON;
 	}
 	key_mean_add(&ctx->base, key, TUNER_BASE_KEYS);
 	if (ctx->reward.n > 0 && fabs(off) > tuner_odd_limit(t)) {
 		if (off < 0 && !at_shipped) {
+			t->doubted = d->reward;
 			tuner_move(t, d, shipped, MODE_DOUBT, TUNER_FALL_BACK,
 				   "much worse than expected");
 			return;
@@ -201,14 +174,15 @@ static void observe_hold(struct tuner *t, const struct tuner_window *w,
 		memset(&ctx->reward, 0, sizeof(ctx->reward));
 		memset(&ctx->shipped, 0, sizeof(ctx->shipped));
 		context_unban_all(ctx);
-		t->budget = BUDGET_MOST;
+		t->budget = TUNER_BUDGET_MOST;
 		if (!at_shipped)
 			ctx->audit_at = TUNER_AUDIT_NOW;
 	}
 	t->odd = 0;
-	mean_add(&ctx->reward, d->reward, REWARD_MOST);
+	tuner_doubt_calm(t);
+	mean_add(&ctx->reward, d->reward, TUNER_REWARD_MOST);
 	if (at_shipped)
-		mean_add(&ctx->shipped, d->reward, REWARD_MOST);
+		mean_add(&ctx->shipped, d->reward, TUNER_REWARD_MOST);
 	tuner_trial_next(t, w, d);
 }
 
@@ -224,7 +198,7 @@ static bool grow(struct tuner *t, const struct tuner_window *w, struct context_k
 	if (!t->config.forecast || t->mode != MODE_HOLD || w->index < t->grow_after ||
 	    !(ahead > 1.5f))
 		return false;
-	key.v[2] += log2f(ahead) / 0.6f;
+	key.v[CONTEXT_IN_FLIGHT] = log2f((float)t->load * ahead) / CONTEXT_IN_FLIGHT_UNIT;
 	next = contexts_find(&t->contexts, &key);
 	if (!next || next == t->ctx)
 		return false;
@@ -256,6 +230,7 @@ static void observe(struct tuner *t, const struct tuner_window *w, const struct 
 		    struct tuner_decision *d)
 {
 	d->expected = t->ctx->reward.n > 0 ? t->ctx->reward.value : NAN;
+	d->regret = tuner_regret(t, w, d->reward);
 	if (!t->asked && !tuner_settings_equal(w->in_force, t->ctx->best)) {
 		hold(t, d, TUNER_RECALL, "back to the best known after a freeze");
 		return;
@@ -270,7 +245,7 @@ static void observe(struct tuner *t, const struct tuner_window *w, const struct 
 		tuner_trial_observe(t, w, key, d);
 		break;
 	case MODE_DOUBT:
-		settle_doubt(t, w, d);
+		tuner_doubt_settle(t, w, d);
 		break;
 	case MODE_GROWN:
 		hold(t, d, TUNER_RECALL, "the burst did not come");
@@ -314,7 +289,7 @@ static void decide(struct tuner *t, const struct tuner_window *w, struct tuner_d
 	const char *why = frozen(t, w, d->reward);
 	struct context_key key;
 
-	context_key_of(&w->features, &key);
+	context_key_of(&w->features, w->in_force, &key);
 	if (!t->config.policy->adapts || t->failure) {
 		tuner_move(t, d, t->config.shipped, MODE_HOLD, TUNER_STAY,
 			   t->failure ? t->failure : "static settings");
@@ -324,6 +299,8 @@ static void decide(struct tuner *t, const struct tuner_window *w, struct tuner_d
 	} else if (why) {
 		t->last_known = false;
 		hold(t, d, TUNER_FREEZE, why);
+		if (!w->flags && t->ctx)
+			grow(t, w, key, d);
 	} else if (!t->ctx || context_distance(&t->ctx->key, &key) >= 1) {
 		t->last_known = t->key_noise.known = false;
 		shift(t, w, &key, d);
@@ -346,6 +323,17 @@ static void decide(struct tuner *t, const struct tuner_window *w, struct tuner_d
 			   "the load changes too often");
 }
 
+/* Records under way. Idle, and whatever is between that and a client at work, is 1: a quiet time is
+ * part of the series, and a burst out of it can be told by it. */
+static double forecast_load(const struct tuner_features *f)
+{
+	double load = f->v[TUNER_F_IN_FLIGHT];
+
+	if (load < 1 || (isnan(load) && f->v[TUNER_F_OPS_PER_S] == 0))
+		return 1;
+	return load;
+}
+
 struct tuner_settings tuner_step(struct tuner *t, const struct tuner_window *w,
 				 struct tuner_decision *ret_decision)
 {
@@ -357,13 +345,13 @@ struct tuner_settings tuner_step(struct tuner *t, const struct tuner_window *w,
 	memset(d, 0, sizeof(*d));
 	d->window = w->index;
 	d->before = w->in_force;
+	t->load = forecast_load(&w->features);
+	sane.features.v[TUNER_F_FORECAST] = (float)forecast_step(t->forecast, t->load);
 	d->features = w->features;
-	d->features.v[TUNER_F_FORECAST] =
-		(float)forecast_step(t->forecast, w->features.v[TUNER_F_IN_FLIGHT]);
 	d->reward = tuner_reward(&w->features, w->in_force);
 	d->expected = d->gain = NAN;
 	t->shifts <<= 1;
-	t->budget = fmin(BUDGET_MOST, t->budget + BUDGET_REFILL);
+	t->budget = fmin(TUNER_BUDGET_MOST, t->budget + BUDGET_REFILL);
 	decide(t, w, d);
 	if (!t->failure && t->config.policy->failed &&
 	    t->config.policy->failed(t->policy, &t->failure)) {

@@ -55,8 +55,13 @@ struct tuner_decision {
 	double reward;          /* of the window; NaN: none */
 	double expected;        /* mean reward at the settings kept so far */
 	double gain;            /* of the trial so far */
+	/* Reward given away: what the load's best known settings (the kept ones, the static ones)
+	 * are worth in the mean, less what this window was; 0 under those, and while nothing is
+	 * known. */
+	double regret;
 	struct tuner_features features;
 	struct tuner_query query;       /* n is 0 when no policy was asked */
+	struct tuner_features look;     /* query.features: the load as the policy saw it */
 	struct tuner_proposal proposal;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_TUNER_TUNER_INTERNAL_H
 #define KVFS_TUNER_TUNER_INTERNAL_H
-/* The tuner's state, shared by tuner.c (which load, which mode) and tuner_trial.c (steps and
- * their outcome). */
+/* The tuner's state, shared by tuner.c (which load, which mode), tuner_trial.c (steps and their
+ * outcome) and tuner_doubt.c (whether what was learnt still holds). */
 #include "tuner/context.h"
 #include "tuner/forecast.h"
 #include "tuner/tuner.h"
@@ -41,8 +41,11 @@ struct tuner {
 	uint64_t grow_after;          /* window */
 	unsigned odd;                 /* windows in a row far from what was expected */
 	unsigned doubts;              /* false alarms of late */
+	unsigned calm;                /* windows as expected since the last alarm, or the load's */
+	double doubted;               /* DOUBT: reward of the window that gave the alarm */
 	double budget;                /* windows that may still be spent on trials */
 	struct forecast *forecast;
+	double load;                  /* records under way as it is told; NaN: unknown */
 	const char *failure;
 };
 
@@ -58,6 +61,17 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
 
 /* Fills in q's candidates: what may be tried from q->now. */
 void tuner_reach(const struct tuner *t, const struct tuner_window *w, struct tuner_query *q);
+
+/* DOUBT: a window at the static settings after one that was much worse than expected. */
+void tuner_doubt_settle(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d);
+/* HOLD: a window that was as expected. */
+void tuner_doubt_calm(struct tuner *t);
+
+/* What a window of the present load gives away; see struct tuner_decision. */
+double tuner_regret(const struct tuner *t, const struct tuner_window *w, double reward);
+
+#define TUNER_REWARD_MOST 24   /* windows in a mean */
+#define TUNER_BUDGET_MOST 60.0 /* windows of trials a load may take at once */
 
 /* Windows between comparisons with the static settings; the next one when the settings come from
  * another load, or the load moved. */

@@ -37,7 +37,8 @@ static const struct metrics_def reward_def = {
 };
 static const struct metrics_def regret_def = {
 	.name = "kvfs_tuner_regret",
-	.help = "Reward missed so far against the candidate that was predicted best.",
+	.help = "Reward given away so far: what the best settings known of each load are "
+		"worth less what there was, in trials and while something else was kept.",
 	.kind = METRICS_GAUGE,
 };
 static const struct metrics_def decisions_def = {

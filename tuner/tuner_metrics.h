@@ -40,7 +40,7 @@ void tuner_metrics_setting(struct tuner_metrics *t, enum tuner_metrics_knob knob
 void tuner_metrics_active(struct tuner_metrics *t, bool active);
 
 /* A window ended: its reward (tuner/reward.h; NaN: none, the last one stays), the regret summed up
- * so far against the best candidate's prediction, and what was decided. */
+ * so far (struct tuner_decision), and what was decided. */
 void tuner_metrics_window(struct tuner_metrics *t, double reward, double regret,
 			  enum tuner_metrics_outcome outcome);
 

@@ -42,6 +42,7 @@ static void keep(struct tuner *t, const struct tuner_window *w, struct tuner_dec
 	teach(t, t->to, d->gain);
 	t->ctx->best = t->to;
 	t->ctx->reward = t->trial;
+	t->ctx->base = t->trial_key;
 	tuner_move(t, d, t->to, MODE_HOLD, TUNER_KEEP, "the step gained");
 }
 
@@ -51,6 +52,8 @@ static void roll_back(struct tuner *t, const struct tuner_window *w, struct tune
 	teach(t, w->in_force, d->gain);
 	if (t->mode == MODE_TRIAL)
 		context_ban(t->ctx, t->to, w->index);
+	if (t->mode == MODE_TRIAL && !tuner_settings_equal(w->in_force, t->to))
+		context_ban(t->ctx, w->in_force, w->index); /* bad on the way: as a goal as well */
 	tuner_move(t, d, t->ctx->best, MODE_HOLD, TUNER_ROLLBACK, why);
 }
 
@@ -89,6 +92,7 @@ void tuner_trial_observe(struct tuner *t, const struct tuner_window *w,
 			return;
 		}
 		memset(&t->trial, 0, sizeof(t->trial));
+		t->trial_key.n = 0;
 		tuner_move(t, d, tuner_settings_toward(w->in_force, t->to), t->mode, TUNER_WAIT,
 			   "on the way");
 		return;
@@ -137,9 +141,12 @@ static void ask(struct tuner *t, const struct tuner_window *w, struct tuner_deci
 	struct tuner_query *q = &d->query;
 
 	q->window = w->index;
-	q->features = &t->ctx->look;
+	d->look = t->ctx->look;
+	q->features = &d->look;
 	q->now = t->ctx->best;
 	tuner_reach(t, w, q);
+	for (int i = 0; i < TUNER_CANDIDATES; i++)
+		d->proposal.predicted[i] = d->proposal.error[i] = NAN;
 	if (q->n > 1)
 		t->config.policy->propose(t->policy, q, &d->proposal);
 	if (d->proposal.choice < 0 || d->proposal.choice >= q->n)

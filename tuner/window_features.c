@@ -12,7 +12,7 @@ static const char *const names[TUNER_FEATURES] = {
 	"queue_depth",      "in_flight",      "retries_per_op",  "append_p50_us",
 	"commit_p50_us",    "commit_p90_us",  "commit_p99_us",   "region_hit_rate",
 	"mirror_cpu_cores", "mirror_log_share", "mirror_ring_share", "mirror_lag_records",
-	"forecast",
+	"mirrors",          "transports",     "forecast",
 };
 
 /* What a TLP of 256 bytes carries besides its payload (Neugebauer et al., SIGCOMM 2018). */
@@ -147,6 +147,8 @@ void tuner_features_compute(const struct tuner_snapshot *before, const struct tu
 	quantiles(&s, TUNER_COMMIT_NS, three, 3, 1e-3, &v[TUNER_F_COMMIT_P50_US]);
 	v[TUNER_F_RECORD_MEAN] = (float)hist_mean(&s, TUNER_RECORD);
 	v[TUNER_F_CPUS] = (float)gauge(&s, TUNER_CPUS);
+	v[TUNER_F_MIRRORS] = (float)gauge(&s, TUNER_COPIES);
+	v[TUNER_F_TRANSPORTS] = (float)gauge(&s, TUNER_TRANSPORTS);
 	v[TUNER_F_QUEUE_DEPTH] = after->gauge[TUNER_QUEUE_DEPTH] >= 0 ?
 				 (float)after->gauge[TUNER_QUEUE_DEPTH] : NAN;
 	for (int i = 0; after->mirrors_known && i <= TUNER_MIRROR_LAG - TUNER_MIRROR_CPU; i++)

@@ -32,12 +32,18 @@ enum tuner_gauge { /* as of now; 0 or less: unknown */
 	TUNER_MEM_CAPACITY,  /* bytes/s */
 	TUNER_QUEUE_DEPTH,   /* records waiting for their commit */
 	TUNER_COPIES,        /* mirrors each record goes to */
+	TUNER_TRANSPORTS,    /* which: sum of TUNER_OVER_* of those mirrors */
 	TUNER_MIRROR_CPU,    /* with mirrors_known 0 is known; of each the most of all mirrors: */
 	TUNER_MIRROR_LOG,    /* cores; share of its log's pool in use; */
 	TUNER_MIRROR_RING,   /* share of its ring in use, */
 	TUNER_MIRROR_LAG,    /* and records received and not executed, at most since it said so */
 	TUNER_GAUGES
 };
+
+/* Of one mirror. So that the sum of up to 16 tells each set of them from any other. */
+#define TUNER_OVER_SHM 1
+#define TUNER_OVER_VERBS 17
+#define TUNER_OVER_TCP 289
 
 enum tuner_hist {
 	TUNER_RTT_NS,    /* posted to acknowledged */
@@ -60,7 +66,7 @@ struct tuner_snapshot {
 
 /* Adding one, removing one or changing a meaning: raise TUNER_SCHEMA, which makes old models
  * foreign. */
-#define TUNER_SCHEMA 3
+#define TUNER_SCHEMA 4
 enum tuner_feature {
 	TUNER_F_RTT_P50_US,
 	TUNER_F_RTT_P90_US,
@@ -90,6 +96,8 @@ enum tuner_feature {
 	TUNER_F_MIRROR_LOG,
 	TUNER_F_MIRROR_RING,
 	TUNER_F_MIRROR_LAG, /* records */
+	TUNER_F_MIRRORS,
+	TUNER_F_TRANSPORTS, /* TUNER_TRANSPORTS */
 	TUNER_F_FORECAST, /* forecast load over present load; the loop fills it in */
 	TUNER_FEATURES
 };

@@ -58,6 +58,38 @@ START_TEST(other_levels_are_the_ladders)
 }
 END_TEST
 
+/* A model's levels stand for the options' own values: with others it is another machine's. */
+START_TEST(options_are_conditions)
+{
+	uint32_t first = node_tuner_conditions(&node, 4);
+
+	ck_assert_uint_eq(node_tuner_conditions(&node, 4), first);
+	ck_assert_uint_ne(node_tuner_conditions(&node, 8), first);
+	opt.poll_us++; /* the same level */
+	ck_assert_uint_ne(node_tuner_conditions(&node, 4), first);
+	opt.poll_us--;
+	opt.mr_cache_bytes += 1 << 20;
+	ck_assert_uint_ne(node_tuner_conditions(&node, 4), first);
+}
+END_TEST
+
+START_TEST(transports_are_told_apart)
+{
+	struct link_stats links[3] = {
+		{ .state = LINK_LIVE, .transport = "tcp" },
+		{ .state = LINK_LIVE, .transport = "shm" },
+		{ .state = LINK_RESYNC, .transport = "shm" },
+	};
+
+	ck_assert_double_eq(node_tuner_transports(links, 3), TUNER_OVER_TCP + TUNER_OVER_SHM);
+	memcpy(links[0].transport, "verbs", 6);
+	ck_assert_double_eq(node_tuner_transports(links, 3), TUNER_OVER_VERBS + TUNER_OVER_SHM);
+	links[2].state = LINK_LIVE;
+	ck_assert_double_eq(node_tuner_transports(links, 3), TUNER_OVER_VERBS + 2 * TUNER_OVER_SHM);
+	ck_assert_double_eq(node_tuner_transports(links, 0), 0);
+}
+END_TEST
+
 START_TEST(lanes_are_opened_ahead)
 {
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 4);
@@ -141,7 +173,7 @@ START_TEST(a_machine_with_a_card)
 	struct node_tuner_machine m;
 
 	ck_assert_ptr_nonnull(mkdtemp(root));
-	put(root, "/proc/stat", "cpu  100 20 30 5000 7 3 2 0 0 0\ncpu0 1\n");
+	put(root, "/proc/stat", "cpu  100 20 30 5000 7 3 2 0 0 0\nintr 1\n");
 	put(root, "/sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)\n");
 	put(root, "/sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "1000\n");
 	put(root, "/sys/class/infiniband/mlx5_0/device/current_link_speed", "16.0 GT/s PCIe\n");
@@ -155,6 +187,28 @@ START_TEST(a_machine_with_a_card)
 	ck_assert_double_eq(snap.gauge[TUNER_LINK_CAPACITY], 12.5e9);
 	ck_assert_double_eq_tol(snap.gauge[TUNER_PCIE_CAPACITY], 31.5e9, 0.1e9);
 	ck_assert_double_gt(snap.gauge[TUNER_CPUS], 0);
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+/* Pinned to some processors, what runs on the others is nobody's load. */
+START_TEST(own_processors_alone)
+{
+	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
+	struct tuner_snapshot snap = { 0 };
+	struct node_tuner_machine m;
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	put(root, "/proc/stat", "cpu  900 0 90 5000 7 0 9 0 0 0\ncpu0 100 1 2 50 7 3 4 0 0 0\n"
+				"cpu1 700 0 0 9 9 9 9 0 0 0\ncpu2 10 1 1 50 7 1 1 0 0 0\nintr 5\n");
+	node_tuner_machine_open(&m, root, NULL);
+	CPU_ZERO(&m.set);
+	CPU_SET(0, &m.set);
+	CPU_SET(2, &m.set);
+	node_tuner_machine_read(&m, &snap);
+	ck_assert_uint_eq(snap.counter[TUNER_MACHINE_NS],
+			  124 * NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK));
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	ck_assert_int_eq(system(command), 0);
 }
@@ -256,10 +310,13 @@ int main(void)
 	tcase_add_checked_fixture(c, setup, NULL);
 	tcase_add_test(c, options_are_the_static_settings);
 	tcase_add_test(c, other_levels_are_the_ladders);
+	tcase_add_test(c, options_are_conditions);
+	tcase_add_test(c, transports_are_told_apart);
 	tcase_add_test(c, lanes_are_opened_ahead);
 	tcase_add_test(c, the_arena_bounds_the_reserve);
 	tcase_add_test(c, a_refusal_bounds_the_reserve_for_a_while);
 	tcase_add_test(c, a_machine_with_a_card);
+	tcase_add_test(c, own_processors_alone);
 	tcase_add_test(c, a_machine_without_a_card);
 	tcase_add_test(c, bytes_moved_and_interfaces);
 	tcase_add_test(c, links_without_a_load);

@@ -80,6 +80,27 @@ START_TEST(holt_speaks_on_a_trend)
 }
 END_TEST
 
+/* What the LSTM had learnt is over, and Holt is exact: however long it has learnt. */
+START_TEST(lstm_falls_silent)
+{
+	double holt, lstm, v = 5;
+	struct forecast *f;
+	bool speaks;
+
+	ck_assert_int_eq(forecast_create(1, &f), 0);
+	for (unsigned i = 0; i < 12 * 250; i++)
+		(void)feed(f, i, 12);
+	forecast_errors(f, &holt, &lstm, &speaks);
+	ck_assert(speaks);
+	for (unsigned i = 0; i < 400; i++)
+		(void)forecast_step(f, exp2(v += 0.02));
+	forecast_errors(f, &holt, &lstm, &speaks);
+	ck_assert_double_gt(lstm, holt);
+	ck_assert(!speaks);
+	forecast_destroy(f);
+}
+END_TEST
+
 START_TEST(same_seed_same_forecast)
 {
 	struct forecast *f, *g;
@@ -116,6 +137,7 @@ int main(void)
 	tcase_add_test(t, gradient_is_right);
 	tcase_add_test(t, lstm_learns_a_beat_that_holt_cannot);
 	tcase_add_test(t, holt_speaks_on_a_trend);
+	tcase_add_test(t, lstm_falls_silent);
 	tcase_add_test(t, same_seed_same_forecast);
 	tcase_add_test(t, nonsense_is_skipped);
 	suite_add_tcase(s, t);

@@ -386,8 +386,13 @@ START_TEST(model_of_random_bytes)
 		ck_assert_uint_eq(fwrite(bytes, 1, sizeof(bytes), f), sizeof(bytes));
 		ck_assert_int_eq(fclose(f), 0);
 	} else {
-		ck_assert_int_eq(model_file_save(harm.node->vol->dirfd, XGBOOST_COLUMNS, bytes,
-						 sizeof(bytes)), 0);
+		struct model_file_kind kind = { .columns = XGBOOST_COLUMNS };
+		struct node_tuner_machine machine;
+
+		node_tuner_machine_open(&machine, "", NULL);
+		kind.conditions = node_tuner_conditions(harm.node, machine.cpus);
+		ck_assert_int_eq(model_file_save(harm.node->vol->dirfd, kind, bytes, sizeof(bytes)),
+				 0);
 	}
 	harm_tuner_start(&tuner_policy_xgboost, true);
 	do

@@ -25,6 +25,7 @@ static struct {
 	struct tuner_settings in_force;
 	unsigned windows, reports, decisions;
 	char report[200];
+	uint32_t conditions;
 } host = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void host_snapshot(void *ctx, struct tuner_snapshot *ret_snapshot)
@@ -94,7 +95,7 @@ static void wait_windows(unsigned more)
 static struct tuner_loop *start(int dirfd, FILE *trace)
 {
 	struct tuner_loop_config c = { .host = &ops, .window_ns = NSEC_PER_MSEC, .dirfd = dirfd,
-				       .trace = trace };
+				       .trace = trace, .conditions = host.conditions };
 	struct tuner_loop *l;
 
 	tuner_config_init(&c.tuner);
@@ -148,6 +149,7 @@ END_TEST
 
 START_TEST(model_is_kept_and_a_broken_one_is_not)
 {
+	const struct model_file_kind kind = { XGBOOST_COLUMNS, 5 };
 	char dir[] = "/tmp/kvfs-test-XXXXXX";
 	struct tuner_loop *l;
 	const char *why;
@@ -157,16 +159,23 @@ START_TEST(model_is_kept_and_a_broken_one_is_not)
 
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	fd = open(dir, O_RDONLY | O_DIRECTORY);
+	host.conditions = kind.conditions;
 	l = start(fd, NULL);
 	wait_windows(400);
 	stop(l);
 	ck_assert_uint_eq(host.reports, 1); /* no model yet */
-	ck_assert_int_eq(model_file_load(fd, XGBOOST_COLUMNS, &bytes, &len, &why), 0);
+	ck_assert_int_eq(model_file_load(fd, kind, &bytes, &len, &why), 0);
 	free(bytes);
 	l = start(fd, NULL);
 	wait_windows(5);
 	stop(l);
 	ck_assert_uint_eq(host.reports, 0);
+	host.conditions++; /* its levels would stand for other values */
+	l = start(fd, NULL);
+	wait_windows(5);
+	stop(l);
+	ck_assert_uint_eq(host.reports, 1);
+	ck_assert_ptr_nonnull(strstr(host.report, "other options"));
 	f = openat(fd, MODEL_FILE_NAME, O_WRONLY | O_TRUNC);
 	for (int i = 0; i < 1000; i++)
 		ck_assert_int_eq(write(f, &(char){ (char)(i * 37) }, 1), 1);

@@ -3,6 +3,7 @@
 #include "tests/unit/xgb_fault.h"
 #include "tuner/window_features.h"
 #include "tuner/model_file.h"
+#include "tuner/policy_xgboost.h"
 #include "tuner/rng.h"
 #include "tuner/xgb_model.h"
 
@@ -157,9 +158,47 @@ START_TEST(each_call_may_fail)
 }
 END_TEST
 
+static unsigned trainings_of(struct tuner_policy *p)
+{
+	unsigned trainings;
+	double error, zero_error;
+
+	policy_xgboost_stats(p, &trainings, &error, &zero_error);
+	return trainings;
+}
+
+/* Steps gain what they always did, then what they gained is lost: all is learnt anew at once. */
+START_TEST(a_rising_error_retrains)
+{
+	struct tuner_sample s = { .from = { { 4, 1, 1, 0 } }, .to = { { 4, 1, 2, 0 } },
+				  .error = 0.02f };
+	struct tuner_policy *p;
+	unsigned before, i;
+
+	for (int f = 0; f < TUNER_FEATURES; f++)
+		s.features.v[f] = NAN;
+	ck_assert_int_eq(policy_xgboost_create(&xgb_api_library, 1, &p), 0);
+	for (i = 0; i < 70; i++) { /* past the first, after each of which it is */
+		s.features.v[TUNER_F_RECORD_MEAN] = (float)(100 + i);
+		s.gain = 0.1f;
+		tuner_policy_xgboost.learn(p, &s);
+	}
+	before = trainings_of(p);
+	for (i = 0; i < 20; i++)
+		tuner_policy_xgboost.learn(p, &s);
+	ck_assert_uint_eq(trainings_of(p), before);
+	s.gain = -0.1f;
+	for (i = 0; i < 4; i++)
+		tuner_policy_xgboost.learn(p, &s);
+	ck_assert_uint_gt(trainings_of(p), before);
+	tuner_policy_xgboost.destroy(p);
+}
+END_TEST
+
 START_TEST(file_keeps_and_refuses)
 {
 	char dir[] = "/tmp/kvfs-test-XXXXXX";
+	const struct model_file_kind kind = { 9, 77 }, columns = { 8, 77 }, conditions = { 9, 78 };
 	uint8_t bytes[256], *whole;
 	const uint8_t *payload;
 	const char *why;
@@ -169,14 +208,16 @@ START_TEST(file_keeps_and_refuses)
 
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	fd = open(dir, O_RDONLY | O_DIRECTORY);
-	ck_assert_int_eq(model_file_load(fd, 9, &got, &len, &why), -ENOENT);
+	ck_assert_int_eq(model_file_load(fd, kind, &got, &len, &why), -ENOENT);
 	memset(bytes, 0xA5, sizeof(bytes));
-	ck_assert_int_eq(model_file_save(fd, 9, bytes, sizeof(bytes)), 0);
-	ck_assert_int_eq(model_file_load(fd, 9, &got, &len, &why), 0);
+	ck_assert_int_eq(model_file_save(fd, kind, bytes, sizeof(bytes)), 0);
+	ck_assert_int_eq(model_file_load(fd, kind, &got, &len, &why), 0);
 	ck_assert_uint_eq(len, sizeof(bytes));
 	ck_assert_mem_eq(got, bytes, len);
 	free(got);
-	ck_assert_int_eq(model_file_load(fd, 8, &got, &len, &why), -ESTALE);
+	ck_assert_int_eq(model_file_load(fd, columns, &got, &len, &why), -ESTALE);
+	ck_assert_int_eq(model_file_load(fd, conditions, &got, &len, &why), -ESTALE);
+	ck_assert_ptr_nonnull(strstr(why, "other options"));
 	len = sizeof(bytes) + MODEL_FILE_HEADER_BYTES;
 	whole = malloc(len);
 	{
@@ -189,9 +230,9 @@ START_TEST(file_keeps_and_refuses)
 		size_t n;
 
 		whole[i] ^= 0x10;
-		ck_assert_int_lt(model_file_decode(whole, len, 9, &payload, &n, &why), 0);
+		ck_assert_int_lt(model_file_decode(whole, len, kind, &payload, &n, &why), 0);
 		whole[i] ^= 0x10;
-		ck_assert_int_lt(model_file_decode(whole, i, 9, &payload, &n, &why), 0);
+		ck_assert_int_lt(model_file_decode(whole, i, kind, &payload, &n, &why), 0);
 	}
 	free(whole);
 	unlinkat(fd, MODEL_FILE_NAME, 0);
@@ -210,6 +251,7 @@ int main(void)
 	tcase_add_test(t, weights_count);
 	tcase_add_test(t, other_bytes_are_refused);
 	tcase_add_test(t, each_call_may_fail);
+	tcase_add_test(t, a_rising_error_retrains);
 	tcase_add_test(t, file_keeps_and_refuses);
 	suite_add_tcase(s, t);
 	return unit_run(s);

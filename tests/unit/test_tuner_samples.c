@@ -128,16 +128,78 @@ START_TEST(noise_is_no_move)
 		struct tuner_features f = load_of(1000, 32);
 
 		f.v[TUNER_F_CPU_OTHER] = 6.5f + 0.25f * (float)rng_normal(&rng);
-		context_key_of(&f, &key);
+		context_key_of(&f, (struct tuner_settings){ { 4, 1, 1, 0 } }, &key);
 		key_noise_add(&noise, &key);
 		trial = (struct key_mean){ key, 1 };
 		moves += i > 50 && context_moved(&base, &trial, &noise);
 		key_mean_add(&base, &key, 8);
 	}
 	ck_assert_uint_lt(moves, 10);
-	key.v[2] += 1 / 0.6f;
+	key.v[CONTEXT_IN_FLIGHT] += 1 / 0.6f;
 	trial = (struct key_mean){ key, 1 };
 	ck_assert(context_moved(&base, &trial, &noise));
+}
+END_TEST
+
+static struct context_key key_of(struct tuner_settings s, float ops, float own, float other)
+{
+	struct tuner_features f = load_of(1000, 32);
+	struct context_key key;
+
+	f.v[TUNER_F_CPUS] = 4;
+	f.v[TUNER_F_OPS_PER_S] = ops;
+	f.v[TUNER_F_CPU_OWN] = own;
+	f.v[TUNER_F_CPU_OTHER] = other;
+	context_key_of(&f, s, &key);
+	return key;
+}
+
+/* Clients' CPU that follows a step's throughput, or gives way to our spinning, is the same load;
+ * what the step can't explain is another, as is anything under the same settings. */
+START_TEST(others_may_follow)
+{
+	static const struct tuner_settings at = { { 4, 1, 1, 0 } }, to = { { 4, 1, 2, 0 } };
+	struct context_key base = key_of(at, 10000, 0.5f, 2);
+	struct context_key crowded = key_of(at, 10000, 1.5f, 2.4f);
+	struct context_key follows = key_of(to, 14000, 0.7f, 2.8f), gone = key_of(to, 14000, 1, 0);
+	struct context_key pressed = key_of(to, 11000, 3.2f, 0.7f);
+	struct context_key came = key_of(to, 9000, 0.5f, 5.5f);
+	struct context_key same = key_of(at, 10000, 0.5f, 2.8f);
+
+	ck_assert_double_eq(context_distance(&base, &follows), 0);
+	ck_assert_double_eq(context_distance(&follows, &base), 0);
+	ck_assert_double_eq(context_distance(&crowded, &pressed), 0);
+	ck_assert_double_eq(context_distance(&pressed, &crowded), 0);
+	ck_assert_double_ge(context_distance(&base, &gone), 1);
+	ck_assert_double_ge(context_distance(&base, &came), 1);
+	ck_assert_double_ge(context_distance(&base, &same), 1);
+	follows.v[CONTEXT_CPU_OTHER] = NAN;
+	ck_assert_double_eq(context_distance(&base, &follows), 0);
+}
+END_TEST
+
+/* Another number of mirrors, or one over another transport: another load, and what was learnt says
+ * nothing of it. */
+START_TEST(mirrors_are_part_of_a_load)
+{
+	static const struct tuner_settings at = { { 4, 1, 1, 0 } };
+	struct tuner_features f = load_of(100, 10);
+	struct context_key one, two, tcp;
+	struct known_steps known;
+
+	f.v[TUNER_F_TRANSPORTS] = TUNER_OVER_VERBS;
+	context_key_of(&f, at, &one);
+	f.v[TUNER_F_TRANSPORTS] = 2 * TUNER_OVER_VERBS;
+	context_key_of(&f, at, &two);
+	f.v[TUNER_F_TRANSPORTS] = TUNER_OVER_TCP;
+	context_key_of(&f, at, &tcp);
+	ck_assert_double_eq(context_distance(&one, &one), 0);
+	ck_assert_double_ge(context_distance(&one, &two), 1);
+	ck_assert_double_ge(context_distance(&one, &tcp), 1);
+	add(1);
+	samples.key[0] = one;
+	samples_known(&samples, &f, at, &known);
+	ck_assert_double_gt(known.off[TUNER_KNOB_BATCH][1], 0.1);
 }
 END_TEST
 
@@ -151,6 +213,8 @@ int main(void)
 	tcase_add_test(t, extremes_are_cut);
 	tcase_add_test(t, what_is_known_fades_with_distance);
 	tcase_add_test(t, noise_is_no_move);
+	tcase_add_test(t, others_may_follow);
+	tcase_add_test(t, mirrors_are_part_of_a_load);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }
