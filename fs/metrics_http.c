@@ -2,7 +2,9 @@
 /* The metrics endpoint: see metrics_http.h. libmicrohttpd does the protocol; we own socket and
  * thread. */
 #include "fs/metrics_http.h"
+#include "fs/metrics_http_internal.h"
 
+#include "common/clock.h"
 #include "common/io.h"
 #include "common/metrics_text.h"
 #include "common/thread.h"
@@ -16,11 +18,22 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define HTTP_IDLE_SECONDS 10
 #define HTTP_CONNECTION_BYTES (32U << 10)
+
+/* The second is longer than the first: a request may come at the end of an idle time. */
+const struct metrics_http_limits metrics_http_usual = { .idle_s = 10, .request_s = 20 };
+
+/* Who has a place. kv-metrics. */
+struct http_place {
+	struct MHD_Connection *connection; /* NULL: nobody */
+	int fd;
+	uint64_t until_ns;
+};
 
 struct metrics_http {
 	int fd, stop_fd;
+	struct metrics_http_limits limits;
+	struct http_place places[METRICS_HTTP_CONNECTIONS];
 	char address[NI_MAXHOST + NI_MAXSERV + 4];
 	struct metrics *metrics;
 	struct MHD_Daemon *daemon;
@@ -92,6 +105,69 @@ static enum MHD_Result http_request(void *cls, struct MHD_Connection *c, const c
 	return http_say(c, MHD_HTTP_NOT_FOUND, "the figures are at /metrics\n");
 }
 
+static struct http_place *http_place_of(struct metrics_http *h, struct MHD_Connection *c)
+{
+	for (unsigned i = 0; i < METRICS_HTTP_CONNECTIONS; i++)
+		if (h->places[i].connection == c)
+			return &h->places[i];
+	return NULL;
+}
+
+static void http_give_time(const struct metrics_http *h, struct http_place *p)
+{
+	p->until_ns = clock_mono_ns() + h->limits.request_s * NSEC_PER_SEC;
+}
+
+static void http_connection(void *cls, struct MHD_Connection *c, void **ctx,
+			    enum MHD_ConnectionNotificationCode what)
+{
+	bool begins = what == MHD_CONNECTION_NOTIFY_STARTED;
+	struct metrics_http *h = cls;
+	struct http_place *p = http_place_of(h, begins ? NULL : c);
+
+	(void)ctx;
+	if (!p)
+		return;
+	p->connection = NULL;
+	if (!begins)
+		return;
+	p->connection = c;
+	p->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+	http_give_time(h, p);
+}
+
+static void http_answered(void *cls, struct MHD_Connection *c, void **ctx,
+			  enum MHD_RequestTerminationCode how)
+{
+	struct http_place *p = http_place_of(cls, c);
+
+	(void)ctx;
+	(void)how;
+	if (p)
+		http_give_time(cls, p);
+}
+
+/* Ends those whose time is over; returns until when the others have theirs, in ms, -1: nobody is
+ * there. */
+static int http_end_slow(struct metrics_http *h)
+{
+	uint64_t now = clock_mono_ns(), first = UINT64_MAX;
+
+	for (unsigned i = 0; i < METRICS_HTTP_CONNECTIONS; i++) {
+		struct http_place *p = &h->places[i];
+
+		if (!p->connection)
+			continue;
+		if (p->until_ns <= now) {
+			shutdown(p->fd, SHUT_RDWR); /* the daemon sees it and closes */
+			http_give_time(h, p);
+		}
+		if (p->until_ns < first)
+			first = p->until_ns;
+	}
+	return first == UINT64_MAX ? -1 : (int)((first - now) / NSEC_PER_MSEC) + 1;
+}
+
 static void *http_main(void *arg)
 {
 	struct metrics_http *h = arg;
@@ -100,65 +176,20 @@ static void *http_main(void *arg)
 				 { .fd = h->stop_fd, .events = POLLIN } };
 
 	while (!fds[1].revents) {
+		int timeout = http_end_slow(h), most_ms = (int)h->limits.idle_s * 1000;
 		MHD_UNSIGNED_LONG_LONG ms;
-		int timeout = -1;
 
-		if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
-			timeout =
-				ms > HTTP_IDLE_SECONDS * 1000 ? HTTP_IDLE_SECONDS * 1000 : (int)ms;
+		if (timeout > most_ms)
+			timeout = most_ms;
+		if (MHD_get_timeout(h->daemon, &ms) == MHD_YES &&
+		    (timeout < 0 || ms < (MHD_UNSIGNED_LONG_LONG)timeout))
+			timeout = ms > (MHD_UNSIGNED_LONG_LONG)most_ms ? most_ms : (int)ms;
 		if (poll(fds, 2, timeout) < 0)
 			fds[1].revents = 0;
 		else
 			MHD_run(h->daemon);
 	}
 	return NULL;
-}
-
-/* A listening socket for one address. */
-static int http_bind(const struct addrinfo *ai, int *ret_fd)
-{
-	int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1,
-	    err = 0;
-
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, ai->ai_addr, ai->ai_addrlen) != 0 || listen(fd, METRICS_HTTP_CONNECTIONS) != 0)
-		err = -errno;
-	if (err) {
-		close(fd);
-		return err;
-	}
-	*ret_fd = fd;
-	return 0;
-}
-
-static int http_listen(const char *host, unsigned port, int *ret_fd, char why[OPTIONS_WHY_BYTES])
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-				  .ai_flags = AI_PASSIVE | AI_NUMERICSERV },
-			*list, *ai;
-	char service[8];
-	int err;
-
-	snprintf(service, sizeof(service), "%u", port);
-	err = getaddrinfo(host, service, &hints, &list);
-	if (err) {
-		snprintf(why, OPTIONS_WHY_BYTES, "metrics=%.200s:%u: %s", host, port,
-			 err == EAI_SYSTEM ? strerror(errno) : gai_strerror(err));
-		return -EADDRNOTAVAIL;
-	}
-	err = -EADDRNOTAVAIL;
-	for (ai = list; ai && err; ai = ai->ai_next)
-		err = http_bind(ai, ret_fd);
-	freeaddrinfo(list);
-	if (err)
-		snprintf(why, OPTIONS_WHY_BYTES,
-			 "cannot listen for metrics at %.200s:%u: %s; give another "
-			 "metrics=HOST:PORT, "
-			 "or metrics=off",
-			 host, port, strerror(-err));
-	return err;
 }
 
 static void http_name(struct metrics_http *h)
@@ -189,9 +220,9 @@ int metrics_http_open(const struct options_metrics *o, struct metrics_http **ret
 		return -ENOMEM;
 	h->stop_fd = h->fd = -1;
 	for (; port <= last && err == -EADDRINUSE; port++)
-		err = http_listen(o->at.host, port, &h->fd, why);
+		err = metrics_http_listen(o->at.host, port, &h->fd, why);
 	if (err == -EADDRINUSE && !o->given)
-		err = http_listen(o->at.host, 0, &h->fd, why);
+		err = metrics_http_listen(o->at.host, 0, &h->fd, why);
 	if (!err && (h->stop_fd = eventfd(0, EFD_CLOEXEC)) < 0) {
 		err = -errno;
 		snprintf(why, OPTIONS_WHY_BYTES, "cannot serve metrics: %s", strerror(-err));
@@ -205,16 +236,20 @@ int metrics_http_open(const struct options_metrics *o, struct metrics_http **ret
 	return 0;
 }
 
-int metrics_http_start(struct metrics_http *h, struct metrics *m)
+int metrics_http_start(struct metrics_http *h, struct metrics *m,
+		       const struct metrics_http_limits *limits)
 {
 	int err;
 
 	h->metrics = m;
+	h->limits = *limits;
 	h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, http_request, h,
 				     MHD_OPTION_LISTEN_SOCKET, h->fd, MHD_OPTION_CONNECTION_LIMIT,
 				     METRICS_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-				     HTTP_IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-				     (size_t)HTTP_CONNECTION_BYTES, MHD_OPTION_END);
+				     h->limits.idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				     (size_t)HTTP_CONNECTION_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+				     http_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
+				     http_answered, h, MHD_OPTION_END);
 	if (!h->daemon)
 		return -ENOMEM;
 	err = thread_start(&h->thread, "kv-metrics", http_main, h);

@@ -135,7 +135,8 @@ static int serve_open_metrics(struct serve *s)
 
 static int serve_start_metrics(struct serve *s)
 {
-	int err = s->http ? metrics_http_start(s->http, s->node->metrics) : 0;
+	int err = s->http ? metrics_http_start(s->http, s->node->metrics,
+						     &metrics_http_usual) : 0;
 
 	if (err)
 		snprintf(s->why, sizeof(s->why), "cannot serve metrics: %s", strerror(-err));
