@@ -34,6 +34,7 @@ struct metrics_http {
 	int fd, stop_fd;
 	struct metrics_http_limits limits;
 	struct http_place places[METRICS_HTTP_CONNECTIONS];
+	bool closed; /* kv-metrics: a place became free in the last run */
 	char address[NI_MAXHOST + NI_MAXSERV + 4];
 	struct metrics *metrics;
 	struct MHD_Daemon *daemon;
@@ -129,6 +130,7 @@ static void http_connection(void *cls, struct MHD_Connection *c, void **ctx,
 	if (!p)
 		return;
 	p->connection = NULL;
+	h->closed |= !begins;
 	if (!begins)
 		return;
 	p->connection = c;
@@ -181,6 +183,9 @@ static void *http_main(void *arg)
 
 		if (timeout > most_ms)
 			timeout = most_ms;
+		if (h->closed) /* it takes up accepting again only at a run's begin */
+			timeout = 0;
+		h->closed = false;
 		if (MHD_get_timeout(h->daemon, &ms) == MHD_YES &&
 		    (timeout < 0 || ms < (MHD_UNSIGNED_LONG_LONG)timeout))
 			timeout = ms > (MHD_UNSIGNED_LONG_LONG)most_ms ? most_ms : (int)ms;
