@@ -114,17 +114,19 @@ static int node_size(struct node *n, char *why)
 }
 
 /* GPU memory that can't be had is said, and host memory taken: kvfs works the same with it. */
-static int node_create_pool(struct node *n, struct region_memory *m, uint64_t pool_bytes)
+static int node_create_pool(struct node *n, struct region_memory *m, uint64_t pool_bytes,
+			    uint64_t spare_bytes)
 {
-	int err = region_pool_create_in(m->ops, m->where, pool_bytes, n->opt->mr_cache_bytes,
-					&n->regions);
+	int err = region_pool_create_in(m->ops, m->where, pool_bytes, spare_bytes,
+					n->opt->mr_cache_bytes, &n->regions);
 
 	if (!err || m->ops != &region_gpu_ops)
 		return err;
 	diag_warn("%s: memory=%s: %s; host memory is used", n->vol->path, n->opt->memory,
 		  region_memory_why(m, err));
 	*m = (struct region_memory){ .ops = &region_memfd_ops };
-	return region_pool_create(m->ops, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
+	return region_pool_create_in(m->ops, NULL, pool_bytes, spare_bytes, n->opt->mr_cache_bytes,
+				     &n->regions);
 }
 
 /* Before a device refuses it in the middle: only where there is one, and a transport that
@@ -146,8 +148,30 @@ static uint64_t node_pool_bytes(const struct node *n)
 	       (n->opt->role == OPTIONS_MIRROR ? n->arena_bytes / 64 + 2 * REGION_BYTES : 0);
 }
 
-static int node_open_memory(struct node *n, uint64_t pool_bytes, char *why)
+/* Addresses for what loading needs beyond its end, and a mirror to follow: memory is taken as it is
+ * needed. A device has no more than it has, and a GPU's memory is taken at once. */
+static uint64_t node_spare_bytes(const struct node *n, const struct region_memory *m)
 {
+	uint64_t spare = 2 * n->arena_bytes + NODE_LOAD_SLACK_BYTES, left;
+
+	if (m->ops == &region_gpu_ops)
+		return 0;
+	if (m->ops != &region_devdax_ops)
+		return spare;
+	left = region_memory_bytes(m);
+	left = left > node_pool_bytes(n) ? left - node_pool_bytes(n) : 0;
+	return left < spare ? left : spare;
+}
+
+void node_limit_memory(struct node *n, bool on)
+{
+	slab_set_limit(n->slab, on ? node_pool_bytes(n) : UINT64_MAX);
+}
+
+/* Without spare addresses, or with some and no limit yet. */
+static int node_open_memory(struct node *n, bool spare, char *why)
+{
+	uint64_t pool_bytes = node_pool_bytes(n);
 	struct store_config cfg = { .inodes_max = n->inodes_max };
 	char want[UNITS_TEXT_BYTES], reason[REGION_MEMORY_WHY_BYTES];
 	struct region_memory m;
@@ -160,7 +184,8 @@ static int node_open_memory(struct node *n, uint64_t pool_bytes, char *why)
 	if (n->media && n->media->memory)
 		m.ops = n->media->memory;
 	node_check_memlock(n, pool_bytes);
-	err = node_create_pool(n, &m, pool_bytes ? pool_bytes : REGION_BYTES);
+	err = node_create_pool(n, &m, pool_bytes ? pool_bytes : REGION_BYTES,
+			       spare ? node_spare_bytes(n, &m) : 0);
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s%s%s: %s; %s",
 			 units_format_size(n->arena_bytes, want), n->opt->memory[0] ? " in " : "",
@@ -343,12 +368,12 @@ static int node_load_with_slack(struct node *n, char *why)
 	node_close_memory(n);
 	memset(&n->recovered, 0, sizeof(n->recovered));
 	n->ckpt_lsn = 0;
-	err = node_open_memory(n, 3 * n->arena_bytes + NODE_LOAD_SLACK_BYTES, why);
+	err = node_open_memory(n, true, why);
 	if (!err)
 		err = node_load_state(n, why);
 	if (err)
 		return err;
-	slab_set_limit(n->slab, node_pool_bytes(n));
+	node_limit_memory(n, true);
 	diag_info("%s: the arena is full: it was loaded with room to spare", n->vol->path);
 	return 0;
 }
@@ -462,6 +487,7 @@ static void node_name_volume(const struct node *n, char *why)
 int node_open(const struct options *opt, const char *path, const struct node_media *media,
 	      struct node **ret_node, char why[NODE_WHY_BYTES])
 {
+	bool mirror = opt->role == OPTIONS_MIRROR;
 	struct node *n = calloc(1, sizeof(*n));
 	const char *reason = NULL;
 	int err;
@@ -487,10 +513,12 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	if (!err)
 		err = node_size(n, why);
 	if (!err)
-		err = node_open_memory(n, node_pool_bytes(n), why);
+		err = node_open_memory(n, mirror, why);
+	if (!err && mirror)
+		node_limit_memory(n, true);
 	if (!err)
 		err = node_recover(n, why);
-	if (!err && n->opt->role == OPTIONS_MOUNT)
+	if (!err && !mirror)
 		err = node_begin_epoch(n, n->vol->super.is_mirror, why);
 	if (!err && (err = node_ckpt_start(n)) != 0)
 		node_fail(why, err, "cannot start the checkpoint thread");

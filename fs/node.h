@@ -116,8 +116,12 @@ void node_say_listening(struct node *n);
 int node_stop(struct node *n);
 void node_close(struct node *n); /* NULL is fine */
 
-/* The record executor of recovery and of the mirror. */
+/* The record executor of recovery. */
 int node_apply(struct node *n, const struct record *r);
+
+/* Values may take the arena (a mirror's: a little more), or what addresses there are: while a state
+ * is loaded, and for what a mirror must follow. Any thread. */
+void node_limit_memory(struct node *n, bool on);
 
 /* Asks for a checkpoint; never blocks. Any thread, also with the commit queue's lock. */
 void node_ckpt_want(void *node);

@@ -222,6 +222,10 @@ static int mirror_await_start(struct mirror *m, int fd)
 	}
 	if (f.len != sizeof(struct repl_start) || get_be64(buf) != m->durable_lsn + 1)
 		return mirror_fail(m, -EPROTO, "the primary begins at the wrong LSN");
+	/* not in sync with what it can't execute: until then there is no session */
+	err = mirror_apply_rest(m);
+	if (err)
+		return err;
 	err = mirror_note_state(m, &m->primary_epochs, false);
 	if (err)
 		return err;
@@ -393,9 +397,7 @@ static void mirror_session(struct mirror *m, struct mirror_caller *c)
 		err = mirror_open_lanes(m, c->fd);
 	if (err)
 		return;
-	pthread_mutex_lock(&m->lock);
-	m->last_error[0] = '\0';
-	pthread_mutex_unlock(&m->lock);
+	mirror_forget_error(m);
 	mirror_stream(m, c->fd);
 	mirror_close_lanes(m);
 }
