@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CRASH_CHANGES_MAX 256
+#define CRASH_CHANGES_MAX 1024 /* all segments of a full arena may go at once */
 
 enum crash_change_kind { CRASH_CREATE, CRASH_RENAME, CRASH_UNLINK };
 
