@@ -214,6 +214,10 @@ static int serve_close(struct serve *s)
 			  s->fs->mountpoint);
 		fs_unmount(s->fs, true);
 	}
+	/* first what may wait in the kernel for a request that is to be answered */
+	view_stop(s->view);
+	if (s->fs)
+		doubt_quiet(s->fs->doubt);
 	if (s->fs)
 		fs_stop(s->fs, SERVE_GRACE_NS);
 	farewell_fd = control_stop(s->control); /* its threads look at what node_stop takes down */
@@ -227,8 +231,8 @@ static int serve_close(struct serve *s)
 		diag_error("%s", why);
 	}
 	control_farewell(farewell_fd, err ? why : NULL);
-	view_destroy(s->view);
-	fs_destroy(s->fs);
+	if (view_destroy(s->view) == 0)
+		fs_destroy(s->fs);
 	node_close(s->node);
 	close(s->signal_fd);
 	return err;
