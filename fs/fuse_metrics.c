@@ -136,11 +136,11 @@ void fs_metrics_init(struct fs_metrics *fm, struct metrics *m)
 					    fm); /* without: the totals stay 0 */
 }
 
-void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf)
+void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf, uint64_t came_ns)
 {
 	uint32_t opcode = ((const struct fuse_in_header *)buf->mem)->opcode;
 
-	request.began_ns = clock_mono_ns();
+	request.began_ns = came_ns ? came_ns : clock_mono_ns();
 	request.kind = opcode < OPCODES ? kind_of_opcode[opcode] : 0;
 	request.deferred = false;
 	metric_add(fm->in_flight, 1);

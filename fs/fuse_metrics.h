@@ -24,7 +24,7 @@ struct fs_metrics {
 };
 
 struct fs_timing {
-	uint64_t began_ns;  /* the worker had read the request */
+	uint64_t began_ns;  /* the worker had read the request, or it came to wait for one */
 	uint64_t queued_ns; /* the operation was made: its wait for log room and commit begins */
 	uint8_t kind;
 	bool is_request; /* false: nobody waits for an answer */
@@ -32,8 +32,8 @@ struct fs_timing {
 
 void fs_metrics_init(struct fs_metrics *fm, struct metrics *m);
 
-/* Worker: around the handler of the request in buf. */
-void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf);
+/* Worker: around the handler of the request in buf. came_ns: when it came, 0: just now. */
+void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf, uint64_t came_ns);
 void fs_metrics_end(struct fs_metrics *fm);
 
 /* In a handler: the timing of an operation made now, and that its complete() will call

@@ -52,7 +52,8 @@ void ring_entry_handle(struct ring_entry *e)
 	memcpy(request, in, sizeof(*in));
 	((struct fuse_in_header *)request)->unique = ring_entry_unique(e);
 	buf.mem = request;
-	fs_metrics_begin(&e->ring->rings->fs->metrics, &buf);
+	fs_metrics_begin(&e->ring->rings->fs->metrics, &buf, e->pushed_ns);
+	e->pushed_ns = 0;
 	fuse_session_process_buf(e->ring->rings->fs->se, &buf);
 	fs_metrics_end(&e->ring->rings->fs->metrics);
 }
@@ -80,9 +81,10 @@ bool ring_entry_may_wait(const struct ring_entry *e)
 	case FUSE_GETXATTR:
 	case FUSE_LISTXATTR:
 	case FUSE_LSEEK:
-	case FUSE_UNLINK: /* these may use the room kept for deletions */
-	case FUSE_RMDIR:
 		return false;
+	case FUSE_UNLINK: /* these may use the room kept for deletions, while there is some */
+	case FUSE_RMDIR:
+		return !commit_has_urgent_room(fs->commit);
 	default:
 		return true;
 	}

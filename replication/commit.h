@@ -62,6 +62,8 @@ void commit_destroy(struct commit *c);
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
 /* Room for several of the largest records, urgent or not, and no writer has to slow down. */
 bool commit_is_roomy(const struct commit *c);
+/* Room for many urgent records. */
+bool commit_has_urgent_room(const struct commit *c);
 /* without waiting: false, no room */
 bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent);
 void commit_unadmit(struct commit *c, uint32_t bytes);
