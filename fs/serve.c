@@ -106,7 +106,7 @@ static int serve_open_fs(struct serve *s)
 	int err = fs_create(s->node, &s->fs);
 
 	if (!err && s->node->commit) {
-		s->node->recovered.orphans = fs_free_orphans(s->fs);
+		s->node->recovered.orphans = fs_recover_orphans(s->fs);
 		fs_own_root(s->fs);
 	} else if (!err) {
 		err = fs_mount(s->fs, s->args->mountpoint, s->why);
