@@ -167,7 +167,8 @@ static int commit_batch_append(struct commit *c, struct commit_batch *b)
 	return 0;
 }
 
-/* leads: the caller is the leader, whose group could not be appended; it stops being one. */
+/* leads: the caller is the leader, whose group could not be appended; it stops being one. err 0:
+ * the queue ends, which is nobody's failure. */
 static void commit_fail_as(struct commit *c, bool leads, int err)
 {
 	CDS_LIST_HEAD(done);
@@ -184,9 +185,10 @@ static void commit_fail_as(struct commit *c, bool leads, int err)
 		c->leader = false;
 	}
 	commit_wake_locked(c);
+	pthread_cond_broadcast(&c->moved);
 	pthread_mutex_unlock(&c->lock);
 	commit_finish(&done, -EIO);
-	if (first && c->cfg.failed)
+	if (first && err && c->cfg.failed)
 		c->cfg.failed(c->cfg.ctx, err);
 }
 
@@ -194,6 +196,12 @@ void commit_fail(struct commit *c, int err)
 {
 	commit_fail_as(c, false, err);
 	commit_drive(c); /* lets go of what is owed */
+}
+
+void commit_end(struct commit *c)
+{
+	commit_fail_as(c, false, 0);
+	commit_drive(c);
 }
 
 static void commit_owed_clear(struct commit *c)

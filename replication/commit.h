@@ -99,6 +99,9 @@ uint64_t commit_owed_since(const struct commit *c); /* clock_mono_ns(); 0: nothi
 /* Ends the queue as a failed append does: what is queued and all that comes gets -EIO. For a medium
  * whose error shows elsewhere (oplog_check). */
 void commit_fail(struct commit *c, int err);
+/* The same as nobody's failure, before the links go: what no log or mirror has acknowledged is not
+ * to be answered with success because its mirror is gone. */
+void commit_end(struct commit *c);
 
 /* Completes op (head_len 0, lsn set) when the commit point is at least op->lsn: at once, by this
  * thread, when it already is. Drives, as commit_drive(), when what it waits for may be owed.
