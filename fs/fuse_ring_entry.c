@@ -4,6 +4,7 @@
  * goes into it. Our own number of the entry takes the place of the request's, so that an answer
  * finds it. See fuse_ring.h.
  */
+#include "fs/fuse_fallocate.h"
 #include "fs/fuse_ring_internal.h"
 
 #include <errno.h>
@@ -63,12 +64,24 @@ bool ring_entry_is_statfs(const struct ring_entry *e)
 	return ((const struct fuse_in_header *)e->headers->in_out)->opcode == FUSE_STATFS;
 }
 
+static bool ring_entry_is_long(const struct ring_entry *e)
+{
+	struct fuse_fallocate_in in;
+
+	memcpy(&in, e->headers->op_in, sizeof(in));
+	return fs_fallocate_is_long(in.mode, in.length);
+}
+
 bool ring_entry_may_wait(const struct ring_entry *e)
 {
 	const struct fs *fs = e->ring->rings->fs;
 	uint32_t opcode = ((const struct fuse_in_header *)e->headers->in_out)->opcode;
 
-	if (!fs->commit || commit_is_roomy(fs->commit))
+	if (!fs->commit)
+		return false;
+	if (opcode == FUSE_FALLOCATE && ring_entry_is_long(e))
+		return true;
+	if (commit_is_roomy(fs->commit))
 		return false;
 	switch (opcode) {
 	case FUSE_STATFS:

@@ -113,6 +113,8 @@ uint64_t commit_durable_lsn(const struct commit *c); /* last LSN in the local lo
 
 /* Waits (no longer than timeout) until the local log holds lsn. -ETIMEDOUT, -EIO. */
 int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
+/* The same until lsn is committed: for who makes many records and is not to run ahead. */
+int commit_wait_committed(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
 
 /* Makes the log switch pools between two appends. -EBUSY: not covered, or held
  * for a mirror; -EIO. */

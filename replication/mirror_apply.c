@@ -16,6 +16,7 @@
 
 #define MIRROR_STALL_NS (120 * NSEC_PER_SEC)
 #define MIRROR_FULL_PERCENT 70
+#define MIRROR_APPLY_NS (200 * NSEC_PER_MSEC) /* then heartbeats are answered first */
 
 static void mirror_want_checkpoint(struct mirror *m, unsigned pool, uint64_t epoch)
 {
@@ -96,12 +97,14 @@ static int mirror_apply_stall(struct mirror *m, int err)
 			   strerror(-err));
 }
 
+/* In the store's time: some records take long. */
 static int mirror_apply_some(struct mirror *m)
 {
+	uint64_t until_ns = clock_mono_ns() + MIRROR_APPLY_NS;
 	struct mirror_run *run = &m->run;
 	int err = 0;
 
-	while (run->applied < run->count) {
+	while (run->applied < run->count && clock_mono_ns() < until_ns) {
 		const struct record *r = &run->records[run->applied];
 
 		err = m->ops->apply(m->ctx, r);
@@ -114,7 +117,8 @@ static int mirror_apply_some(struct mirror *m)
 	return err;
 }
 
-/* What the run still has. 0 also when it waits for memory: run->count is not 0 then. */
+/* What the run still has. 0 also when it waits for memory (stalled_since_ns), or is not done yet:
+ * run->count is not 0 then. */
 static int mirror_apply_run(struct mirror *m)
 {
 	struct mirror_run *run = &m->run;
@@ -132,6 +136,8 @@ static int mirror_apply_run(struct mirror *m)
 	if (m->stalled_since_ns)
 		mirror_forget_error(m);
 	m->stalled_since_ns = 0;
+	if (run->applied < run->count)
+		return 0;
 	m->ring_freed = run->ring_end;
 	atomic_fetch_add_explicit(&m->records, run->count, memory_order_relaxed);
 	atomic_fetch_add_explicit(&m->bytes, run->bytes, memory_order_relaxed);
@@ -144,12 +150,12 @@ static int mirror_apply_run(struct mirror *m)
 
 int mirror_apply_rest(struct mirror *m)
 {
-	int err;
+	int err = 0;
 
-	if (!m->run.logged)
-		return 0;
 	m->stalled_since_ns = 0;
-	err = mirror_apply_run(m);
+	while (!err && m->run.logged && !m->stalled_since_ns &&
+	       !atomic_load_explicit(&m->stopping, memory_order_relaxed))
+		err = mirror_apply_run(m);
 	return err || m->run.count == 0 ? err : -ENOSPC;
 }
 
@@ -177,7 +183,8 @@ static int mirror_log_run(struct mirror *m, bool *ret_stalled)
 	return 0;
 }
 
-/* One run, from memory to log and store. *ret_stalled: it waits for room in either. */
+/* One run, from memory to log and store. *ret_stalled: it waits for room in either, or takes
+ * long. */
 static int mirror_flush_run(struct mirror *m, bool *ret_stalled)
 {
 	uint64_t acked_ns;

@@ -324,8 +324,8 @@ static int mirror_event(struct mirror *m, const struct transport_event *ev)
 static int mirror_round(struct mirror *m)
 {
 	struct transport_event ev[MIRROR_EVENTS];
-	uint64_t timeout = m->stalled_since_ns || m->ack_due || m->replace.dead ? MIRROR_RETRY_NS :
-										  MIRROR_IDLE_NS;
+	bool soon = m->stalled_since_ns || m->run.logged || m->ack_due || m->replace.dead;
+	uint64_t timeout = soon ? MIRROR_RETRY_NS : MIRROR_IDLE_NS;
 	int n = m->tops->poll(m->ep, ev, MIRROR_EVENTS, timeout);
 	uint64_t now;
 	int err = 0, flushed;

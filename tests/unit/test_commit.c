@@ -118,8 +118,11 @@ START_TEST(a_queue_that_ends_answers_nothing_for_links_that_go)
 	run(&a, 100);
 	commit_link_ack(l1.link, 1, 1);
 	WAITING(&a);
+	ck_assert_int_eq(commit_wait_committed(commit, 0, 0), 0);
+	ck_assert_int_eq(commit_wait_committed(commit, 1, NSEC_PER_MSEC), -ETIMEDOUT);
 	commit_end(commit);
 	ANSWERED(&a, -EIO);
+	ck_assert_int_eq(commit_wait_committed(commit, 1, NSEC_PER_SEC), -EIO);
 	ck_assert_int_eq(atomic_load(&failed_err), 0); /* that is no failure of the log */
 	commit_link_remove(l2.link);
 	commit_link_ack(l1.link, 1, 1);
