@@ -134,6 +134,7 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 		if (!err)
 			err = fs_reserve_pieces(fs, &r);
 		fs_worker_goes_on(fs);
+		fs_metrics_progress();
 	}
 	if (err) {
 		fuse_reply_err(req, -err);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FS_RESERVE_BYTES (64ULL << 20) /* of one record: some 0.2 s of the store's lock */
+#define FS_RESERVE_BYTES (16ULL << 20) /* of one record: 40 ms of the store's lock, if cold */
 
 /* Whether it is done in pieces, and is no work for a thread that others wait for. */
 bool fs_fallocate_is_long(uint32_t mode, uint64_t length);

@@ -172,7 +172,7 @@ struct fs_op *fs_op_new(struct fs *fs, fuse_req_t req, enum fs_reply reply, size
 		return NULL;
 	o->op.ops = &fs_op_ops;
 	o->timing = fs_metrics_timing(req != NULL);
-	o->op.deadline_ns = (req ? o->timing.began_ns : o->timing.queued_ns) + fs->timeout_ns;
+	o->op.deadline_ns = (req ? o->timing.due_from_ns : o->timing.queued_ns) + fs->timeout_ns;
 	o->op.data_iovcnt = 0;
 	o->op.data_len = 0;
 	o->op.head_len = 0;

@@ -16,7 +16,7 @@ make_volume v
 make_volume s --join "$tmp/v/key"
 start_mirror s '' "shm:$tmp/s.sock"
 for uring in auto off; do
-	mount_volume "mirror=shm:$tmp/s.sock,timeout=2,uring=$uring"
+	mount_volume "mirror=shm:$tmp/s.sock,timeout=4,uring=$uring"
 	wait_for "in_sync m 1" 30
 	before=$(status_of m .lsn)
 	python3 - "$tmp/m" "$size_mib" <<'END' || fail "uring=$uring"
@@ -57,7 +57,7 @@ except OSError as e:
 assert os.statvfs(d).f_bavail == free and os.fstat(fd).st_size == size + 1000
 END
 	after=$(status_of m .lsn)
-	[ $((after - before)) -ge $((size_mib / 64)) ] ||
+	[ $((after - before)) -ge $((size_mib / 16)) ] ||
 		fail "$((after - before)) records: not in pieces"
 	[ "$(status_of m '.mirrors[0].state')" = live ] || fail "the mirror is not live"
 	wait_for "in_sync m 1" 30
