@@ -3,6 +3,7 @@
 #include "fs/fuse_doubt.h"
 
 #include "common/byteorder.h"
+#include "common/clock.h"
 #include "common/thread.h"
 #include "log/record.h"
 
@@ -26,9 +27,11 @@ struct doubt {
 	pthread_t thread;
 	pthread_mutex_t lock;          /* protects what follows */
 	pthread_cond_t cond;
+	pthread_cond_t told_all;       /* telling ended */
 	struct cds_list_head entries;
 	struct fuse_session *se;
 	struct metric *told;           /* NULL once the registry may go */
+	bool telling;                  /* the thread is in the kernel */
 	bool stopping;
 };
 
@@ -98,11 +101,14 @@ static void *doubt_main(void *arg)
 		e = cds_list_first_entry(&d->entries, struct doubt_entry, node);
 		cds_list_del(&e->node);
 		se = d->se;
+		d->telling = se != NULL;
 		pthread_mutex_unlock(&d->lock);
 		if (se)
 			doubt_tell(se, e);
 		free(e);
 		pthread_mutex_lock(&d->lock);
+		d->telling = false;
+		pthread_cond_broadcast(&d->told_all);
 		metric_add(d->told, se ? 1 : 0);
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -141,6 +147,7 @@ int doubt_create(struct metric *told, struct doubt **ret_d)
 	d->told = told;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->cond, NULL);
+	thread_cond_init(&d->told_all);
 	err = thread_start(&d->thread, "kv-doubt", doubt_main, d);
 	if (err) {
 		free(d);
@@ -148,6 +155,20 @@ int doubt_create(struct metric *told, struct doubt **ret_d)
 	}
 	*ret_d = d;
 	return 0;
+}
+
+void doubt_quiet(struct doubt *d)
+{
+	uint64_t deadline = clock_mono_ns() + DOUBT_JOIN_SECONDS * NSEC_PER_SEC;
+	int err = 0;
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&d->lock);
+	d->se = NULL;
+	while (d->telling && !err)
+		err = thread_cond_wait_until(&d->told_all, &d->lock, deadline);
+	pthread_mutex_unlock(&d->lock);
 }
 
 int doubt_destroy(struct doubt *d)
@@ -171,6 +192,7 @@ int doubt_destroy(struct doubt *d)
 	}
 	cds_list_for_each_entry_safe(e, next, &d->entries, node)
 		free(e);
+	pthread_cond_destroy(&d->told_all);
 	pthread_cond_destroy(&d->cond);
 	pthread_mutex_destroy(&d->lock);
 	free(d);

@@ -18,6 +18,10 @@ struct doubt;
 int doubt_create(struct metric *told, struct doubt **ret_d);
 void doubt_set_session(struct doubt *d, struct fuse_session *se); /* once, when it is mounted */
 
+/* While requests are answered: the kernel is told nothing more, and what it is being told, which
+ * may wait for such an answer, is waited for. Bounded. NULL is fine. */
+void doubt_quiet(struct doubt *d);
+
 /* Ends the thread, before the session goes; NULL is fine. 0, or -ETIMEDOUT: the kernel keeps it in
  * a notification (a request that nobody answers any more holds the lock); thread, d and the session
  * must then stay. */

@@ -100,7 +100,7 @@ static const struct metrics_def told_def = {
 };
 
 static _Thread_local struct {
-	uint64_t began_ns;
+	uint64_t began_ns, due_from_ns;
 	uint8_t kind;
 	bool deferred; /* an fs_op answers, and counts */
 } request;
@@ -136,11 +136,11 @@ void fs_metrics_init(struct fs_metrics *fm, struct metrics *m)
 					    fm); /* without: the totals stay 0 */
 }
 
-void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf)
+void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf, uint64_t came_ns)
 {
 	uint32_t opcode = ((const struct fuse_in_header *)buf->mem)->opcode;
 
-	request.began_ns = clock_mono_ns();
+	request.began_ns = request.due_from_ns = came_ns ? came_ns : clock_mono_ns();
 	request.kind = opcode < OPCODES ? kind_of_opcode[opcode] : 0;
 	request.deferred = false;
 	metric_add(fm->in_flight, 1);
@@ -158,10 +158,16 @@ struct fs_timing fs_metrics_timing(bool is_request)
 {
 	return (struct fs_timing){
 		.began_ns = request.began_ns,
+		.due_from_ns = request.due_from_ns,
 		.queued_ns = clock_mono_ns(),
 		.kind = request.kind,
 		.is_request = is_request,
 	};
+}
+
+void fs_metrics_progress(void)
+{
+	request.due_from_ns = clock_mono_ns();
 }
 
 void fs_metrics_defer(void)

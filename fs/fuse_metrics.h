@@ -24,7 +24,8 @@ struct fs_metrics {
 };
 
 struct fs_timing {
-	uint64_t began_ns;  /* the worker had read the request */
+	uint64_t began_ns;  /* the worker had read the request, or it came to wait for one */
+	uint64_t due_from_ns; /* the request's deadline counts from here */
 	uint64_t queued_ns; /* the operation was made: its wait for log room and commit begins */
 	uint8_t kind;
 	bool is_request; /* false: nobody waits for an answer */
@@ -32,13 +33,15 @@ struct fs_timing {
 
 void fs_metrics_init(struct fs_metrics *fm, struct metrics *m);
 
-/* Worker: around the handler of the request in buf. */
-void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf);
+/* Worker: around the handler of the request in buf. came_ns: when it came, 0: just now. */
+void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf, uint64_t came_ns);
 void fs_metrics_end(struct fs_metrics *fm);
 
 /* In a handler: the timing of an operation made now, and that its complete() will call
  * fs_metrics_answered. */
 struct fs_timing fs_metrics_timing(bool is_request);
+/* In a handler that did part of a long request: its deadline counts from now. */
+void fs_metrics_progress(void);
 void fs_metrics_defer(void);
 
 /* An operation's request was answered, with err. op: its record, if it has one (head_len), is

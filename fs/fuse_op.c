@@ -172,7 +172,7 @@ struct fs_op *fs_op_new(struct fs *fs, fuse_req_t req, enum fs_reply reply, size
 		return NULL;
 	o->op.ops = &fs_op_ops;
 	o->timing = fs_metrics_timing(req != NULL);
-	o->op.deadline_ns = o->timing.queued_ns + fs->timeout_ns;
+	o->op.deadline_ns = (req ? o->timing.due_from_ns : o->timing.queued_ns) + fs->timeout_ns;
 	o->op.data_iovcnt = 0;
 	o->op.data_len = 0;
 	o->op.head_len = 0;
@@ -316,8 +316,17 @@ void fs_submit(struct fs *fs, fuse_req_t req, enum fs_reply reply, struct record
 free_op:
 	fs_op_free(o);
 refuse:
+	if (r->opcode == RECORD_INODE_FREE && (err == -EAGAIN || err == -ENOMEM))
+		atomic_store_explicit(&fs->orphans_left, true, memory_order_relaxed);
 	if (req)
 		fuse_reply_err(req, -err);
+}
+
+static int fs_orphan_prepare(struct fs *fs, struct store *st, struct record *r, void *arg)
+{
+	const struct inode *in = store_inode_locked(st, r->ino);
+
+	return in && in->nlink == 0 && in->lookups == 0 ? 0 : -ENOENT;
 }
 
 void fs_free_inodes(struct fs *fs, const uint64_t *inos, unsigned n)
@@ -331,7 +340,7 @@ void fs_free_inodes(struct fs *fs, const uint64_t *inos, unsigned n)
 			.timestamp_ns = clock_real_ns(),
 		};
 
-		fs_submit(fs, NULL, FS_REPLY_NONE, &r, FS_URGENT, NULL, NULL);
+		fs_submit(fs, NULL, FS_REPLY_NONE, &r, FS_URGENT, fs_orphan_prepare, NULL);
 	}
 	if (i > 0)
 		fs_drive(fs);

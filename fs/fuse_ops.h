@@ -48,6 +48,7 @@ struct fs {
 	unsigned workers_waiting;    /* workers_lock: inside fs_admit */
 	_Atomic unsigned workers_running;
 	_Atomic bool stopping;
+	_Atomic bool orphans_left;   /* no log room for INODE_FREE: kv-ckpt tries again */
 	struct fs_metrics metrics;   /* constant while workers run */
 	int ended_fd;                /* eventfd: written when the last worker leaves */
 };

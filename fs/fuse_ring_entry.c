@@ -4,6 +4,7 @@
  * goes into it. Our own number of the entry takes the place of the request's, so that an answer
  * finds it. See fuse_ring.h.
  */
+#include "fs/fuse_fallocate.h"
 #include "fs/fuse_ring_internal.h"
 
 #include <errno.h>
@@ -52,7 +53,8 @@ void ring_entry_handle(struct ring_entry *e)
 	memcpy(request, in, sizeof(*in));
 	((struct fuse_in_header *)request)->unique = ring_entry_unique(e);
 	buf.mem = request;
-	fs_metrics_begin(&e->ring->rings->fs->metrics, &buf);
+	fs_metrics_begin(&e->ring->rings->fs->metrics, &buf, e->pushed_ns);
+	e->pushed_ns = 0;
 	fuse_session_process_buf(e->ring->rings->fs->se, &buf);
 	fs_metrics_end(&e->ring->rings->fs->metrics);
 }
@@ -62,12 +64,24 @@ bool ring_entry_is_statfs(const struct ring_entry *e)
 	return ((const struct fuse_in_header *)e->headers->in_out)->opcode == FUSE_STATFS;
 }
 
+static bool ring_entry_is_long(const struct ring_entry *e)
+{
+	struct fuse_fallocate_in in;
+
+	memcpy(&in, e->headers->op_in, sizeof(in));
+	return fs_fallocate_is_long(in.mode, in.length);
+}
+
 bool ring_entry_may_wait(const struct ring_entry *e)
 {
 	const struct fs *fs = e->ring->rings->fs;
 	uint32_t opcode = ((const struct fuse_in_header *)e->headers->in_out)->opcode;
 
-	if (!fs->commit || commit_is_roomy(fs->commit))
+	if (!fs->commit)
+		return false;
+	if (opcode == FUSE_FALLOCATE && ring_entry_is_long(e))
+		return true;
+	if (commit_is_roomy(fs->commit))
 		return false;
 	switch (opcode) {
 	case FUSE_STATFS:
@@ -80,9 +94,10 @@ bool ring_entry_may_wait(const struct ring_entry *e)
 	case FUSE_GETXATTR:
 	case FUSE_LISTXATTR:
 	case FUSE_LSEEK:
-	case FUSE_UNLINK: /* these may use the room kept for deletions */
-	case FUSE_RMDIR:
 		return false;
+	case FUSE_UNLINK: /* these may use the room kept for deletions, while there is some */
+	case FUSE_RMDIR:
+		return !commit_has_urgent_room(fs->commit);
 	default:
 		return true;
 	}

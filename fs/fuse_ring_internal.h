@@ -22,6 +22,7 @@ struct ring_entry {
 	struct fuse_ring_headers *headers;
 	uint8_t *payload;
 	uint64_t commit_id;         /* the kernel's number of the request */
+	uint64_t pushed_ns;         /* when it came to wait.queue; 0: it did not */
 	/* ENOSPC: see ring_handle() */
 	enum { RING_REFUSE, RING_REFUSE_ONCE, RING_REFUSED } refused;
 	struct ring_entry *next;    /* in ring->answered or wait.queue */
@@ -85,7 +86,8 @@ extern _Thread_local struct ring *ring_self; /* the ring whose thread this is */
 /* Runs the request that the kernel put into e; answers come by ring_writev(). */
 void ring_entry_handle(struct ring_entry *e);
 
-/* Whether the request in e should not run on a ring's thread, because the log is nearly full. */
+/* Whether the request in e should not run on a ring's thread, because the log is nearly full, or it
+ * takes long. */
 bool ring_entry_may_wait(const struct ring_entry *e);
 
 bool ring_entry_is_statfs(const struct ring_entry *e);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Requests that came by a ring and may have to wait for log room: threads "kv-wait-N", started as
- * they are needed, take them in turn. A request waits here as long as a worker of /dev/fuse would.
+ * they are needed, take them in turn. A request waits here as long as a worker of /dev/fuse would,
+ * its turn included.
  * See fuse_ring.h.
  */
 #include "fs/fuse_ring_internal.h"
 
+#include "common/clock.h"
 #include "common/thread.h"
 
 #include <errno.h>
@@ -42,6 +44,7 @@ void ring_wait_push(struct ring_wait *w, struct ring_entry *e)
 {
 	char name[24];
 
+	e->pushed_ns = clock_mono_ns(); /* its deadline counts from here */
 	pthread_mutex_lock(&w->lock);
 	e->next = NULL;
 	*w->tail = e;

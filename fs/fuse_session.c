@@ -173,7 +173,8 @@ static void fs_collect_orphan(void *ctx, uint64_t ino)
 	o->inos[o->count++] = ino;
 }
 
-unsigned fs_free_orphans(struct fs *fs)
+/* What no name and no process holds. */
+static unsigned fs_free_orphans(struct fs *fs)
 {
 	struct fs_orphans orphans = { .count = 0 };
 	struct store *st;
@@ -186,6 +187,26 @@ unsigned fs_free_orphans(struct fs *fs)
 	fs_free_inodes(fs, orphans.inos, (unsigned)orphans.count);
 	free(orphans.inos);
 	return (unsigned)orphans.count;
+}
+
+/* Room was made, perhaps. */
+static void fs_ckpt_made(void *ctx)
+{
+	struct fs *fs = ctx;
+
+	if (atomic_exchange_explicit(&fs->orphans_left, false, memory_order_relaxed))
+		(void)fs_free_orphans(fs);
+}
+
+unsigned fs_recover_orphans(struct fs *fs)
+{
+	struct node *n = fs->node;
+
+	pthread_mutex_lock(&n->lock); /* kv-ckpt runs already */
+	n->ckpt_made = fs_ckpt_made;
+	n->ckpt_made_ctx = fs;
+	pthread_mutex_unlock(&n->lock);
+	return fs_free_orphans(fs);
 }
 
 void fs_own_root(struct fs *fs)

@@ -5,7 +5,7 @@
  * The mount: the FUSE session, its flags, and the worker threads "kv-fuse-N" that all read from one
  * device fd.
  *
- * Life: fs_create → (fs_free_orphans) → fs_mount → fs_serve → fs_unmount → fs_stop → fs_destroy,
+ * Life: fs_create → (fs_recover_orphans) → fs_mount → fs_serve → fs_unmount → fs_stop → fs_destroy,
  * all from the main thread, but fs_unmount also from the control thread. Requests waiting for the
  * commit point refer to the session: the commit queue must be gone before fs_destroy.
  */
@@ -14,7 +14,7 @@
 int fs_create(struct node *n, struct fs **ret_fs);
 
 /* Frees what a crash left unlinked but not freed; returns how many. Primary, before fs_serve. */
-unsigned fs_free_orphans(struct fs *fs);
+unsigned fs_recover_orphans(struct fs *fs);
 
 /* The first mount of a new volume by an ordinary user gives its root directory to that user: it is
  * root's else, and they could make nothing in it. Primary, before fs_serve. */

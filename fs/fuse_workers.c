@@ -44,7 +44,7 @@ int fs_drain_device(struct fs *fs)
 		 * number */
 		if (in->opcode == FUSE_INTERRUPT)
 			continue;
-		fs_metrics_begin(&fs->metrics, &fs->device_buf);
+		fs_metrics_begin(&fs->metrics, &fs->device_buf, 0);
 		fuse_session_process_buf(fs->se, &fs->device_buf);
 		fs_metrics_end(&fs->metrics);
 	}
@@ -97,7 +97,7 @@ static void *fs_worker(void *arg)
 		fs_worker_help(fs, &helper);
 		res = fuse_session_receive_buf(fs->se, &buf);
 		if (res > 0) {
-			fs_metrics_begin(&fs->metrics, &buf);
+			fs_metrics_begin(&fs->metrics, &buf, 0);
 			fuse_session_process_buf(fs->se, &buf);
 			fs_metrics_end(&fs->metrics);
 		} else if (res != -EINTR) {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of values and attributes: write, setattr, fallocate, copy_file_range,
- * relatime. See fuse_ops.h. */
+/* Changes of values and attributes: write, setattr, copy_file_range, relatime. See fuse_ops.h. */
 #include "fs/fuse_ops.h"
 
 #include "common/clock.h"
 
 #include <errno.h>
-#include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,45 +156,6 @@ void fs_touch_atime(struct fs *fs, uint64_t ino)
 	r.u.setattr.valid_mask = RECORD_SET_ATIME | RECORD_SET_ATIME_ONLY;
 	r.u.setattr.atime_ns = r.timestamp_ns;
 	fs_submit(fs, NULL, FS_REPLY_NONE, &r, 0, fs_setattr_prepare, NULL);
-}
-
-static int fs_regular_prepare(struct fs *fs, struct store *st, struct record *r, void *arg)
-{
-	struct inode *in = store_inode_locked(st, r->ino);
-
-	if (!in)
-		return -ENOENT;
-	if (!S_ISREG(in->mode))
-		return S_ISDIR(in->mode) ? -EISDIR : -ENODEV;
-	return 0;
-}
-
-void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
-		  struct fuse_file_info *fi)
-{
-	struct record r = { .opcode = RECORD_FALLOCATE,
-			    .ino = ino,
-			    .timestamp_ns = clock_real_ns() };
-	int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-
-	if (mode != 0 && mode != FALLOC_FL_KEEP_SIZE && mode != punch &&
-	    (mode & ~FALLOC_FL_KEEP_SIZE) != FALLOC_FL_ZERO_RANGE) {
-		fuse_reply_err(req, EOPNOTSUPP);
-		return;
-	}
-	if (offset < 0 || length <= 0) {
-		fuse_reply_err(req, EINVAL);
-		return;
-	}
-	if ((uint64_t)offset + (uint64_t)length > VALUE_SIZE_MAX) {
-		fuse_reply_err(req, EFBIG);
-		return;
-	}
-	r.u.fallocate.offset = (uint64_t)offset;
-	r.u.fallocate.length = (uint64_t)length;
-	r.u.fallocate.mode = (uint32_t)mode;
-	fs_submit(fs_of(req), req, FS_REPLY_OK, &r, mode == punch ? FS_URGENT : 0,
-		  fs_regular_prepare, NULL);
 }
 
 /* The answer of a copy is known under the lock only (the source's size): it goes

@@ -5,20 +5,24 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define VIEW_INODES_FIRST 1024
+#define VIEW_JOIN_SECONDS 5
 
 struct view {
 	struct fs *fs;
 	atomic_bool all;       /* relaxed: written by kv-mirror */
 	pthread_t thread;
+	bool joined;           /* main's */
 	pthread_mutex_t lock;  /* protects what follows */
 	pthread_cond_t cond;
 	uint64_t *spare;       /* kv-inval's, of spare_cap */
 	size_t spare_cap;
 	uint64_t *inos;        /* noted, not yet taken */
 	size_t count, cap;
-	bool flush, stopping;
+	bool flush;
+	bool stopping;         /* the thread looks at nothing of fs any more */
 	bool lost;             /* no memory to note one: any page may be old */
 };
 
@@ -45,7 +49,7 @@ bool view_wants_locked(struct view *v, struct store *st, const struct record *r)
 void view_note(struct view *v, uint64_t ino)
 {
 	pthread_mutex_lock(&v->lock);
-	if (v->count && v->inos[v->count - 1] == ino) {
+	if (v->stopping || (v->count && v->inos[v->count - 1] == ino)) {
 		pthread_mutex_unlock(&v->lock);
 		return;
 	}
@@ -87,17 +91,34 @@ static int view_compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void view_send(struct view *v, uint64_t *inos, size_t count)
+static bool view_is_stopping(struct view *v)
 {
+	bool stopping;
+
+	pthread_mutex_lock(&v->lock);
+	stopping = v->stopping;
+	pthread_mutex_unlock(&v->lock);
+	return stopping;
+}
+
+/* False: stopping. */
+static bool view_send(struct view *v, uint64_t *inos, size_t count)
+{
+	struct fuse_session *se = v->fs->se;
 	size_t i;
 
 	qsort(inos, count, sizeof(*inos), view_compare);
 	for (i = 0; i < count; i++) {
-		if (i == 0 || inos[i] != inos[i - 1])
-			/* -ENOENT: not known */
-			fuse_lowlevel_notify_inval_inode(v->fs->se, inos[i], 0, 0);
+		if (i > 0 && inos[i] == inos[i - 1])
+			continue;
+		if (view_is_stopping(v))
+			return false;
+		fuse_lowlevel_notify_inval_inode(se, inos[i], 0, 0); /* -ENOENT: not known */
 	}
+	if (view_is_stopping(v))
+		return false;
 	metric_add(v->fs->metrics.view_told, count);
+	return true;
 }
 
 /* Notes were lost: whatever the kernel knows may have changed. Needs no memory. */
@@ -113,7 +134,7 @@ static void view_send_all(struct view *v)
 
 		more = store_walk_locked(st, &walk, v->all, inos, &count);
 		fs_unlock(v->fs, st);
-		view_send(v, inos, count);
+		more = view_send(v, inos, count) && more;
 	}
 }
 
@@ -176,7 +197,17 @@ int view_create(struct fs *fs, struct view **ret_view)
 	return 0;
 }
 
-void view_destroy(struct view *v)
+/* The thread may be in the kernel, which waits for a page that a request is to fill. */
+static void view_join(struct view *v)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += VIEW_JOIN_SECONDS;
+	v->joined = v->joined || pthread_timedjoin_np(v->thread, NULL, &until) == 0;
+}
+
+void view_stop(struct view *v)
 {
 	if (!v)
 		return;
@@ -184,10 +215,20 @@ void view_destroy(struct view *v)
 	v->stopping = true;
 	pthread_cond_signal(&v->cond);
 	pthread_mutex_unlock(&v->lock);
-	pthread_join(v->thread, NULL);
+	view_join(v);
+}
+
+int view_destroy(struct view *v)
+{
+	if (!v)
+		return 0;
+	view_stop(v);
+	if (!v->joined)
+		return -ETIMEDOUT;
 	pthread_cond_destroy(&v->cond);
 	pthread_mutex_destroy(&v->lock);
 	free(v->spare);
 	free(v->inos);
 	free(v);
+	return 0;
 }

@@ -12,7 +12,12 @@
 #include "fs/fuse_ops.h"
 
 int view_create(struct fs *fs, struct view **ret_view); /* starts the thread */
-void view_destroy(struct view *v);                      /* joins it; NULL is fine */
+/* While requests are answered: tells nothing more, and joins the thread, which may wait for such
+ * an answer. Bounded. NULL is fine. Main, as view_destroy. */
+void view_stop(struct view *v);
+/* When nobody calls any more. NULL is fine. 0, or -ETIMEDOUT: the kernel keeps the thread (a
+ * request that nobody answers any more holds a page); v and the session must then stay. */
+int view_destroy(struct view *v);
 
 /* Whether r changed bytes of an inode the kernel knows. Under the store's lock. */
 bool view_wants_locked(struct view *v, struct store *st, const struct record *r);

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #define NODE_LOG_RESERVE_BYTES (1ULL << 20) /* kept for deletions when both pools fill */
-#define NODE_LOAD_SLACK_BYTES (64ULL << 20)
 
 static int node_fail(char *why, int err, const char *what)
 {
@@ -192,12 +191,12 @@ static int node_load_with_slack(struct node *n, char *why)
 	node_memory_close(n);
 	memset(&n->recovered, 0, sizeof(n->recovered));
 	n->ckpt_lsn = 0;
-	err = node_memory_open(n, 3 * n->arena_bytes + NODE_LOAD_SLACK_BYTES, why);
+	err = node_memory_open(n, true, why);
 	if (!err)
 		err = node_load_state(n, why);
 	if (err)
 		return err;
-	slab_set_limit(n->slab, node_memory_pool_bytes(n));
+	node_memory_limit(n, true);
 	diag_info("%s: the arena is full: it was loaded with room to spare", n->vol->path);
 	return 0;
 }
@@ -311,6 +310,7 @@ static void node_name_volume(const struct node *n, char *why)
 int node_open(const struct options *opt, const char *path, const struct node_media *media,
 	      struct node **ret_node, char why[NODE_WHY_BYTES])
 {
+	bool mirror = opt->role == OPTIONS_MIRROR;
 	struct node *n = calloc(1, sizeof(*n));
 	const char *reason = NULL;
 	int err;
@@ -336,10 +336,12 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	if (!err)
 		err = node_memory_size(n, why);
 	if (!err)
-		err = node_memory_open(n, node_memory_pool_bytes(n), why);
+		err = node_memory_open(n, mirror, why);
+	if (!err && mirror)
+		node_memory_limit(n, true);
 	if (!err)
 		err = node_recover(n, why);
-	if (!err && n->opt->role == OPTIONS_MOUNT)
+	if (!err && !mirror)
 		err = node_begin_epoch(n, n->vol->super.is_mirror, why);
 	if (!err && (err = node_ckpt_start(n)) != 0)
 		node_fail(why, err, "cannot start the checkpoint thread");

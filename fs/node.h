@@ -74,6 +74,11 @@ struct node {
 	pthread_cond_t changed;
 	uint64_t ckpt_wanted, ckpt_done; /* tickets: wanted above done means work */
 	int ckpt_error;                  /* of the last finished one */
+	int ckpt_said;                   /* kv-ckpt's: the error that was spoken of, 0: none */
+	uint64_t ckpt_again_ns;          /* after one that failed: not before */
+	void (*ckpt_made)(void *ctx);    /* kv-ckpt has made one; may be NULL. Blocks no longer than
+					  * the log */
+	void *ckpt_made_ctx;
 	bool ckpt_running, stopping;
 	uint64_t ckpt_done_bytes, ckpt_total_bytes;
 	pthread_mutex_t ckpt_busy;   /* held while a checkpoint or a resync changes the directory */
@@ -119,7 +124,7 @@ void node_say_listening(struct node *n);
 int node_stop(struct node *n);
 void node_close(struct node *n); /* NULL is fine */
 
-/* The record executor of recovery and of the mirror. */
+/* The record executor of recovery. */
 int node_apply(struct node *n, const struct record *r);
 
 /* Asks for a checkpoint; never blocks. Any thread, also with the commit queue's lock. */
@@ -155,8 +160,6 @@ int node_cut_keep(void *node, uint64_t after_lsn, uint64_t last_lsn, uint64_t ep
 
 /* The mirror's hooks (node_mirror.c). */
 extern const struct mirror_ops node_mirror_ops;
-
-/* Frees what no name and no process holds, after recovery: one INODE_FREE each (fuse_op.c). */
 
 /* Machine memory. */
 uint64_t node_memory_bytes(void);

@@ -20,6 +20,9 @@
 #include <string.h>
 
 #define NODE_CHECK_NS NSEC_PER_SEC
+/* From one that failed to the next, which may find the disk space that it lacked: each stops
+ * writers for a moment. */
+#define NODE_AGAIN_NS (500 * NSEC_PER_MSEC)
 #define NODE_DURABLE_NS (30 * NSEC_PER_SEC) /* of a record that is applied but not in the log yet */
 
 /* kv-ckpt is there before a primary's commit queue: a log that recovery finds nearly full asks for
@@ -147,9 +150,21 @@ static void node_check_medium(struct node *n)
 		commit_fail(c, err);
 }
 
+/* What has been said is not said again, until it changes. */
+static void node_ckpt_say(struct node *n, int err)
+{
+	if (err && err != n->ckpt_said)
+		diag_error("%s: checkpoint failed: %s; it is tried again as it is needed",
+			   n->vol->path, strerror(-err));
+	else if (!err && n->ckpt_said)
+		diag_info("%s: checkpoints succeed again", n->vol->path);
+	n->ckpt_said = err;
+}
+
 /* With n->lock held. A failed checkpoint is tried again only when something asks again. */
 static void node_ckpt_serve_locked(struct node *n)
 {
+	void (*made)(void *ctx) = n->ckpt_made;
 	int err;
 
 	n->ckpt_running = true;
@@ -157,9 +172,11 @@ static void node_ckpt_serve_locked(struct node *n)
 	n->ckpt_total_bytes = 0;
 	pthread_mutex_unlock(&n->lock);
 	err = node_ckpt_run(n);
-	if (err)
-		diag_error("%s: checkpoint failed: %s", n->vol->path, strerror(-err));
+	node_ckpt_say(n, err);
+	if (!err && made)
+		made(n->ckpt_made_ctx);
 	pthread_mutex_lock(&n->lock);
+	n->ckpt_again_ns = err ? clock_mono_ns() + NODE_AGAIN_NS : 0;
 	n->ckpt_running = false;
 	n->ckpt_error = err;
 	n->ckpt_done++;
@@ -174,7 +191,10 @@ static void *node_ckpt_main(void *arg)
 	pthread_mutex_lock(&n->lock);
 	while (!n->stopping) {
 		if (n->ckpt_wanted > n->ckpt_done) {
-			node_ckpt_serve_locked(n);
+			if (n->ckpt_again_ns <= clock_mono_ns())
+				node_ckpt_serve_locked(n);
+			else
+				thread_cond_wait_until(&n->changed, &n->lock, n->ckpt_again_ns);
 			continue;
 		}
 		if (thread_cond_wait_until(&n->changed, &n->lock,

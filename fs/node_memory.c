@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define NODE_BYTES_PER_INODE 1024
+#define NODE_LOAD_SLACK_BYTES (64ULL << 20)
 /* So long without a refusal, and the next is worth a line again. */
 #define NODE_REFUSED_NS (60 * NSEC_PER_SEC)
 
@@ -169,11 +170,12 @@ static const char *gpu_refused(const struct node *n)
 
 /* GPU memory that can't be had, or that each value would have to be copied out of to be sent, is
  * said, and host memory taken: kvfs works the same with it. */
-static int create_pool(struct node *n, struct region_memory *m, uint64_t pool_bytes)
+static int create_pool(struct node *n, struct region_memory *m, uint64_t pool_bytes,
+		       uint64_t spare_bytes)
 {
 	const char *why = NULL;
-	int err = region_pool_create_in(m->ops, m->where, pool_bytes, n->opt->mr_cache_bytes,
-					&n->regions);
+	int err = region_pool_create_in(m->ops, m->where, pool_bytes, spare_bytes,
+					n->opt->mr_cache_bytes, &n->regions);
 
 	if (m->ops != &region_gpu_ops)
 		return err;
@@ -187,11 +189,33 @@ static int create_pool(struct node *n, struct region_memory *m, uint64_t pool_by
 	region_pool_destroy(n->regions);
 	n->regions = NULL;
 	*m = (struct region_memory){ .ops = &region_memfd_ops };
-	return region_pool_create(m->ops, pool_bytes, n->opt->mr_cache_bytes, &n->regions);
+	return region_pool_create_in(m->ops, NULL, pool_bytes, spare_bytes, n->opt->mr_cache_bytes,
+				     &n->regions);
 }
 
-int node_memory_open(struct node *n, uint64_t pool_bytes, char *why)
+/* Addresses for what loading needs beyond its end, and a mirror to follow: memory is taken as it is
+ * needed. A device has no more than it has, and a GPU's memory is taken at once. */
+static uint64_t spare_bytes_of(const struct node *n, const struct region_memory *m)
 {
+	uint64_t spare = 2 * n->arena_bytes + NODE_LOAD_SLACK_BYTES, left;
+
+	if (m->ops == &region_gpu_ops)
+		return 0;
+	if (m->ops != &region_devdax_ops)
+		return spare;
+	left = region_memory_bytes(m);
+	left = left > node_memory_pool_bytes(n) ? left - node_memory_pool_bytes(n) : 0;
+	return left < spare ? left : spare;
+}
+
+void node_memory_limit(struct node *n, bool on)
+{
+	slab_set_limit(n->slab, on ? node_memory_pool_bytes(n) : UINT64_MAX);
+}
+
+int node_memory_open(struct node *n, bool spare, char *why)
+{
+	uint64_t pool_bytes = node_memory_pool_bytes(n);
 	struct store_config cfg = { .inodes_max = n->inodes_max };
 	char want[UNITS_TEXT_BYTES], reason[REGION_MEMORY_WHY_BYTES];
 	struct region_memory m;
@@ -203,7 +227,8 @@ int node_memory_open(struct node *n, uint64_t pool_bytes, char *why)
 	}
 	if (n->media && n->media->memory)
 		m.ops = n->media->memory;
-	err = create_pool(n, &m, pool_bytes ? pool_bytes : REGION_BYTES);
+	err = create_pool(n, &m, pool_bytes ? pool_bytes : REGION_BYTES,
+			  spare ? spare_bytes_of(n, &m) : 0);
 	if (err) {
 		snprintf(why, NODE_WHY_BYTES, "cannot get memory for arena=%s%s%s: %s; %s",
 			 units_format_size(n->arena_bytes, want), n->opt->memory[0] ? " in " : "",

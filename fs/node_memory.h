@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_FS_NODE_MEMORY_H
 #define KVFS_FS_NODE_MEMORY_H
-/* A node's memory; private to node.c and node_ckpt.c, but for what a test asks. */
+/* A node's memory; private to node*.c, but for what a test asks. */
 #include "fs/node.h"
 
 /*
@@ -19,10 +19,15 @@ uint64_t node_memory_pool_bytes(const struct node *n);
  */
 uint64_t node_memory_locked_bytes(const struct node *n, bool *ret_insists);
 
-/* Pool, slab and store. -ENOMEM, errors of the memory's back-end, with why filled. Blocks: a GPU's
- * driver is loaded, an RDMA device opened. */
-int node_memory_open(struct node *n, uint64_t pool_bytes, char *why);
+/* Pool, slab and store; spare: with addresses beyond the pool's size, and no limit yet. -ENOMEM,
+ * errors of the memory's back-end, with why filled. Blocks: a GPU's driver is loaded, an RDMA
+ * device opened. */
+int node_memory_open(struct node *n, bool spare, char *why);
 void node_memory_close(struct node *n);
+
+/* Values may take the arena (a mirror's: a little more), or what addresses there are: while a state
+ * is loaded, and for what a mirror must follow. Any thread. */
+void node_memory_limit(struct node *n, bool on);
 
 /* Says once what an RDMA device refuses to register. kv-ckpt, now and then. */
 void node_memory_attend(struct node *n);

@@ -11,6 +11,7 @@
 
 #include "common/diag.h"
 #include "fs/mirror_view.h"
+#include "fs/node_memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -73,7 +74,9 @@ static int node_resync_load(struct node *n, uint64_t *ret_lsn)
 	if (ckpt_list(n->ckpt, infos) < 1)
 		return -EBADMSG;
 	pthread_rwlock_wrlock(&n->store_swap);
+	node_memory_limit(n, false); /* as node_load_with_slack, which may leave more taken */
 	err = image_load(store_image(n->store), n->ckpt, &infos[0], NULL, NULL, &why);
+	node_memory_limit(n, true);
 	pthread_rwlock_unlock(&n->store_swap);
 	if (err) {
 		diag_error("%s: the checkpoint received cannot be loaded: %s", n->vol->path,
@@ -175,6 +178,20 @@ static int node_note_state(void *ctx, const struct epochs *epochs, uint64_t sync
 	return err;
 }
 
+/* What the primary's arena held must be taken here, too, where slots are packed otherwise and other
+ * ones are shared with a checkpoint: the arena is a limit for the primary alone. */
+static int node_mirror_apply_locked(struct node *n, const struct record *r)
+{
+	int err = store_apply_locked(n->store, r, NULL);
+
+	if (err != -ENOSPC)
+		return err;
+	node_memory_limit(n, false);
+	err = store_apply_locked(n->store, r, NULL);
+	node_memory_limit(n, true);
+	return err;
+}
+
 static int node_mirror_apply(void *ctx, const struct record *r)
 {
 	struct node *n = ctx;
@@ -184,7 +201,7 @@ static int node_mirror_apply(void *ctx, const struct record *r)
 	if (r->epoch > n->epoch)
 		n->epoch = r->epoch;
 	store_lock(n->store);
-	err = store_apply_locked(n->store, r, NULL);
+	err = node_mirror_apply_locked(n, r);
 	if (!err && n->view)
 		known = view_wants_locked(n->view, n->store, r);
 	store_unlock(n->store);

@@ -258,6 +258,10 @@ int node_stop(struct node *n)
 	n->mirror = NULL;
 	if (!n->failed)
 		err = node_ckpt_run(n);
+	if (n->commit)
+		/* a link that ends lets go of what its mirror has not acknowledged, which stays in
+		 * sync on record: that must not be answered as committed */
+		commit_end(n->commit);
 	primary_destroy(n->primary);
 	n->primary = NULL;
 	commit_destroy(n->commit);

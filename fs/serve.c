@@ -106,7 +106,7 @@ static int serve_open_fs(struct serve *s)
 	int err = fs_create(s->node, &s->fs);
 
 	if (!err && s->node->commit) {
-		s->node->recovered.orphans = fs_free_orphans(s->fs);
+		s->node->recovered.orphans = fs_recover_orphans(s->fs);
 		fs_own_root(s->fs);
 	} else if (!err) {
 		err = fs_mount(s->fs, s->args->mountpoint, s->why);
@@ -215,6 +215,10 @@ static int serve_close(struct serve *s)
 			  s->fs->mountpoint);
 		fs_unmount(s->fs, true);
 	}
+	/* first what may wait in the kernel for a request that is to be answered */
+	view_stop(s->view);
+	if (s->fs)
+		doubt_quiet(s->fs->doubt);
 	if (s->fs)
 		fs_stop(s->fs, SERVE_GRACE_NS);
 	farewell_fd = control_stop(s->control); /* its threads look at what node_stop takes down */
@@ -228,8 +232,8 @@ static int serve_close(struct serve *s)
 		diag_error("%s", why);
 	}
 	control_farewell(farewell_fd, err ? why : NULL);
-	view_destroy(s->view);
-	fs_destroy(s->fs);
+	if (view_destroy(s->view) == 0)
+		fs_destroy(s->fs);
 	node_close(s->node);
 	close(s->signal_fd);
 	return err;

@@ -169,7 +169,7 @@ struct slab *slab_create(struct region_pool *pool)
 void slab_set_limit(struct slab *s, uint64_t bytes)
 {
 	pthread_mutex_lock(&s->lock);
-	s->limit = (bytes + REGION_BYTES - 1) / REGION_BYTES;
+	s->limit = bytes / REGION_BYTES + (bytes % REGION_BYTES != 0);
 	if (s->limit > s->regions)
 		s->limit = s->regions;
 	pthread_mutex_unlock(&s->lock);

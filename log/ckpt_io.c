@@ -134,6 +134,7 @@ static bool is_retryable(int res)
 
 static int reap_one(struct ckpt_io *io)
 {
+	const struct ckpt_hooks *h = io->hooks;
 	struct io_uring_cqe *cqe;
 	struct io_slot *s;
 	unsigned int slot;
@@ -149,6 +150,8 @@ static int reap_one(struct ckpt_io *io)
 	io_uring_cqe_seen(&io->ring, cqe);
 	assert(slot < IO_SLOTS && io->slots[slot].file && io->inflight > 0);
 	s = &io->slots[slot];
+	if (h->ops->wrote)
+		res = h->ops->wrote(h->ops_ctx, s->file->fd, s->len, (off_t)s->off, res);
 	io->inflight--;
 	s->file->inflight--;
 	if (res < 0 && !is_retryable(res))

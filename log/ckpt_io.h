@@ -26,6 +26,9 @@ struct ckpt_file_ops {
 	int (*rename)(void *ctx, int dirfd, const char *from, const char *to);
 	int (*unlink)(void *ctx, int dirfd, const char *name);
 	int (*fsync_dir)(void *ctx, int dirfd);
+	/* A write over io_uring, of len bytes, ended with res (bytes or -errno): what it is to have
+	 * ended with. NULL: that. For tests. */
+	int (*wrote)(void *ctx, int fd, size_t len, off_t off, int res);
 };
 
 extern const struct ckpt_file_ops ckpt_file_ops_system;

@@ -177,7 +177,7 @@ bool oplog_find_beyond(const uint8_t *base, uint64_t from, uint64_t stored, uint
 
 int oplog_check_tail(struct oplog *log, const char **ret_why)
 {
-	static _Thread_local char why[192];
+	static _Thread_local char why[288];
 	const struct oplog_pool *p = oplog_active(log);
 	uint64_t offset, lsn;
 
@@ -187,9 +187,8 @@ int oplog_check_tail(struct oplog *log, const char **ret_why)
 	snprintf(
 		why, sizeof(why),
 		"log.%u is damaged at offset %" PRIu64 ": records after LSN %" PRIu64
-		" are there but cannot be reached; run fsck.kvfs -y to cut them off and keep them "
-		"in a "
-		"file",
+		" are there but cannot be reached; make a mirror that has them the primary, or "
+		"run fsck.kvfs -y to cut them off and keep them in a file",
 		log->active, p->used, p->last_lsn);
 	*ret_why = why;
 	return -EBADMSG;

@@ -56,7 +56,8 @@ struct fsck_ckpt {
 
 struct fsck {
 	const char *path;
-	bool repair;   /* -y */
+	bool repair;   /* -y, -a, -p */
+	bool cut;      /* -y: somebody decides against what lies behind the damage */
 	bool json;
 	struct progress progress;
 	int dirfd, lockfd;

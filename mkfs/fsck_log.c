@@ -131,18 +131,35 @@ static struct logdev *open_pool(struct fsck *f, struct fsck_pool *p, int *ret_er
 	return NULL;
 }
 
+/* Which other nodes have what is lost here, for the message. */
+static void name_mirrors(const struct fsck *f, char *out, size_t cap)
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (uint32_t i = 0; i < f->super.sync_count && len < cap; i++)
+		len += (size_t)snprintf(out + len, cap - len, "%s%u",
+					i ? ", " : "; in sync were the mirrors ",
+					f->super.sync_nodes[i]);
+}
+
 static void judge_island(struct fsck *f, struct fsck_pool *p, struct logdev *dev, bool newest)
 {
 	struct fsck_place place = pool_place(p, p->used_bytes, p->last_lsn + 1);
-	char name[FSCK_CUT_NAME_BYTES] = "", what[FSCK_CUT_NAME_BYTES + 64];
+	char name[FSCK_CUT_NAME_BYTES] = "", what[FSCK_CUT_NAME_BYTES + 64], mirrors[128];
 	int err;
 
+	name_mirrors(f, mirrors, sizeof(mirrors));
 	if (!fsck_problem(
 		    f, &place, newest,
 		    "damaged; the log ends here, but valid records go on at "
 		    "offset %llu with LSN %llu: what lies between was lost to damage, not to a "
-		    "crash",
-		    (unsigned long long)p->island_offset, (unsigned long long)p->island_lsn))
+		    "crash; a mirror that has it can be made the primary%s%s",
+		    (unsigned long long)p->island_offset, (unsigned long long)p->island_lsn,
+		    mirrors,
+		    f->repair && !f->cut ? "; -y alone cuts off here, -a and -p don't" : ""))
+		return;
+	if (!f->cut)
 		return;
 	err = fsck_log_cut(f, p, dev, name);
 	snprintf(what, sizeof(what), "the log cut off after LSN %llu, the rest kept in %s",

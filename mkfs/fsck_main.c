@@ -20,9 +20,9 @@ enum { OPTION_JSON = 256, OPTION_PROGRESS };
 
 static const struct cli_option options[] = {
 	{ 'n', "no", NULL, "only check, change nothing (the default)" },
-	{ 'y', "yes", NULL, "repair what can be repaired without loss" },
-	{ 'a', NULL, NULL, "same as -y, for fsck(8)" },
-	{ 'p', NULL, NULL, "same as -y, for fsck(8)" },
+	{ 'y', "yes", NULL, "repair what can be repaired without further loss" },
+	{ 'a', NULL, NULL, "as -y, for fsck(8), but never cuts records off" },
+	{ 'p', NULL, NULL, "the same as -a" },
 	{ OPTION_JSON, "json", NULL, "print the result as JSON" },
 	{ OPTION_PROGRESS, "progress", NULL, "show progress even when stderr is not a terminal" },
 	{ 'V', "version", NULL, "print the version" },
@@ -49,7 +49,8 @@ static int parse_options(int argc, char **argv, struct fsck *f, bool *ret_progre
 	while ((code = cli_next(&cli, argc, argv)) != -1) {
 		switch (code) {
 		case 'n': no = true; break;
-		case 'y': case 'a': case 'p': f->repair = true; break;
+		case 'y': f->repair = f->cut = true; break;
+		case 'a': case 'p': f->repair = true; break;
 		case OPTION_JSON: f->json = true; break;
 		case OPTION_PROGRESS: *ret_progress = true; break;
 		case 'V': printf("fsck.kvfs %s\n", PACKAGE_VERSION); return FSCK_OK;

@@ -167,7 +167,8 @@ static int commit_batch_append(struct commit *c, struct commit_batch *b)
 	return 0;
 }
 
-/* leads: the caller is the leader, whose group could not be appended; it stops being one. */
+/* leads: the caller is the leader, whose group could not be appended; it stops being one. err 0:
+ * the queue ends, which is nobody's failure. */
 static void commit_fail_as(struct commit *c, bool leads, int err)
 {
 	CDS_LIST_HEAD(done);
@@ -184,9 +185,10 @@ static void commit_fail_as(struct commit *c, bool leads, int err)
 		c->leader = false;
 	}
 	commit_wake_locked(c);
+	pthread_cond_broadcast(&c->moved);
 	pthread_mutex_unlock(&c->lock);
 	commit_finish(&done, -EIO);
-	if (first && c->cfg.failed)
+	if (first && err && c->cfg.failed)
 		c->cfg.failed(c->cfg.ctx, err);
 }
 
@@ -194,6 +196,12 @@ void commit_fail(struct commit *c, int err)
 {
 	commit_fail_as(c, false, err);
 	commit_drive(c); /* lets go of what is owed */
+}
+
+void commit_end(struct commit *c)
+{
+	commit_fail_as(c, false, 0);
+	commit_drive(c);
 }
 
 static void commit_owed_clear(struct commit *c)
@@ -484,6 +492,7 @@ int commit_create(struct oplog *log, const struct commit_config *cfg, struct com
 	CDS_INIT_LIST_HEAD(&c->waiters);
 	thread_mutex_init_adaptive(&c->lock);
 	thread_cond_init(&c->changed);
+	thread_cond_init(&c->moved);
 	thread_cond_init(&c->ended);
 	commit_room_init(c);
 	err = thread_start(&c->timer, "kv-commit", commit_timer, c);
@@ -515,6 +524,7 @@ void commit_destroy(struct commit *c)
 	commit_finish(&done, -EIO);
 	commit_owed_forget(c);
 	pthread_cond_destroy(&c->ended);
+	pthread_cond_destroy(&c->moved);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -530,6 +540,25 @@ int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns)
 	while (commit_durable_lsn(c) < lsn && !c->failed && !err)
 		err = commit_sleep_locked(c, deadline);
 	if (commit_durable_lsn(c) >= lsn)
+		err = 0;
+	else if (c->failed)
+		err = -EIO;
+	pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+int commit_wait_committed(struct commit *c, uint64_t lsn, uint64_t timeout_ns)
+{
+	uint64_t deadline = clock_mono_ns() + timeout_ns;
+	int err = 0;
+
+	commit_drive(c);
+	pthread_mutex_lock(&c->lock);
+	c->point_waiters++;
+	while (commit_point(c) < lsn && !c->failed && !err)
+		err = thread_cond_wait_until(&c->moved, &c->lock, deadline);
+	c->point_waiters--;
+	if (commit_point(c) >= lsn)
 		err = 0;
 	else if (c->failed)
 		err = -EIO;

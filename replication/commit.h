@@ -62,6 +62,8 @@ void commit_destroy(struct commit *c);
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
 /* Room for several of the largest records, urgent or not, and no writer has to slow down. */
 bool commit_is_roomy(const struct commit *c);
+/* Room for many urgent records. */
+bool commit_has_urgent_room(const struct commit *c);
 /* without waiting: false, no room */
 bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent);
 void commit_unadmit(struct commit *c, uint32_t bytes);
@@ -97,6 +99,9 @@ uint64_t commit_owed_since(const struct commit *c); /* clock_mono_ns(); 0: nothi
 /* Ends the queue as a failed append does: what is queued and all that comes gets -EIO. For a medium
  * whose error shows elsewhere (oplog_check). */
 void commit_fail(struct commit *c, int err);
+/* The same as nobody's failure, before the links go: what no log or mirror has acknowledged is not
+ * to be answered with success because its mirror is gone. */
+void commit_end(struct commit *c);
 
 /* Completes op (head_len 0, lsn set) when the commit point is at least op->lsn: at once, by this
  * thread, when it already is. Drives, as commit_drive(), when what it waits for may be owed.
@@ -108,6 +113,8 @@ uint64_t commit_durable_lsn(const struct commit *c); /* last LSN in the local lo
 
 /* Waits (no longer than timeout) until the local log holds lsn. -ETIMEDOUT, -EIO. */
 int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
+/* The same until lsn is committed: for who makes many records and is not to run ahead. */
+int commit_wait_committed(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
 
 /* Makes the log switch pools between two appends. -EBUSY: not covered, or held
  * for a mirror; -EIO. */

@@ -43,6 +43,8 @@ struct commit {
 	/* lock: leader gone, durable moved, room made, post ended */
 	pthread_cond_t changed;
 	unsigned sleepers;               /* lock: threads waiting on changed */
+	pthread_cond_t moved;            /* with lock: the commit point, or failed */
+	unsigned point_waiters;          /* lock: threads waiting on moved */
 	/* stopping; the timer's own: on changed, each write would wake it */
 	pthread_cond_t ended;
 	struct cds_list_head incoming;   /* lock: enqueued, not appended */

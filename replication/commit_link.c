@@ -70,6 +70,8 @@ void commit_advance_locked(struct commit *c, struct cds_list_head *done)
 	if (wanted <= commit_point(c))
 		return;
 	atomic_store_explicit(&c->point, wanted, memory_order_release);
+	if (c->point_waiters)
+		pthread_cond_broadcast(&c->moved);
 	commit_collect_locked(&c->pending, wanted, done);
 	commit_collect_locked(&c->waiters, wanted, done);
 }

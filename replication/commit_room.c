@@ -16,6 +16,9 @@
 /* Several threads may each admit a record after one look. */
 #define COMMIT_ROOMY_BYTES (4ULL * RECORD_BYTES_MAX)
 
+/* The same of urgent ones, which have no data. */
+#define COMMIT_URGENT_BYTES (64ULL << 10)
+
 void commit_room_init(struct commit *c)
 {
 	struct oplog_usage u;
@@ -67,6 +70,12 @@ bool commit_is_roomy(const struct commit *c)
 	return !atomic_load_explicit(&c->pace_bytes, memory_order_relaxed) &&
 	       !commit_is_read_only(c) &&
 	       admitted + c->reserve + COMMIT_ROOMY_BYTES <= room;
+}
+
+bool commit_has_urgent_room(const struct commit *c)
+{
+	return atomic_load_explicit(&c->admitted, memory_order_relaxed) + COMMIT_URGENT_BYTES <=
+	       atomic_load_explicit(&c->room, memory_order_relaxed);
 }
 
 bool commit_admit_now(struct commit *c, uint32_t bytes, bool urgent)

@@ -31,6 +31,14 @@ int mirror_fail(struct mirror *m, int err, const char *fmt, ...)
 	return err;
 }
 
+void mirror_forget_error(struct mirror *m)
+{
+	pthread_mutex_lock(&m->lock);
+	if (!m->failed)
+		m->last_error[0] = '\0';
+	pthread_mutex_unlock(&m->lock);
+}
+
 int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...)
 {
 	char why[MIRROR_ERROR_BYTES];

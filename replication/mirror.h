@@ -27,8 +27,9 @@ struct mirror_promise {
 };
 
 struct mirror_ops {
-	/* Executes a record (LSN order). An error means divergence: the mirror stops
-	 * and says so. */
+	/* Executes a record (LSN order), all of it or nothing. -ENOSPC, -ENOMEM: there is no memory
+	 * for it now, it is tried again. Any other error means divergence: the mirror stops and
+	 * says so. */
 	int (*apply)(void *ctx, const struct record *r);
 	/* Called after each applied run, with its last LSN. */
 	void (*applied)(void *ctx, uint64_t lsn);

@@ -2,7 +2,9 @@
 /*
  * The run goes to the log in one append, is acknowledged, and is applied; only then is its ring
  * space free. When both pools are full the run stays where it is and is tried again, while the
- * session goes on answering heartbeats.
+ * session goes on answering heartbeats. So it is when the store has no memory for a record: what
+ * was acknowledged is applied, as soon as a checkpoint's copies or other programs give memory back,
+ * if need be in a later session.
  */
 #include "replication/mirror_internal.h"
 
@@ -14,6 +16,7 @@
 
 #define MIRROR_STALL_NS (120 * NSEC_PER_SEC)
 #define MIRROR_FULL_PERCENT 70
+#define MIRROR_APPLY_NS (200 * NSEC_PER_MSEC) /* then heartbeats are answered first */
 
 static void mirror_want_checkpoint(struct mirror *m, unsigned pool, uint64_t epoch)
 {
@@ -70,38 +73,95 @@ static int mirror_stall(struct mirror *m)
 	return 0;
 }
 
+static bool mirror_lacks_memory(int err)
+{
+	return err == -ENOSPC || err == -ENOMEM;
+}
+
+/* No memory for the next record: a store takes all of a record or nothing. */
+static int mirror_apply_stall(struct mirror *m, int err)
+{
+	const struct mirror_run *run = &m->run;
+	const struct record *r = &run->records[run->applied];
+	uint64_t now = clock_mono_ns();
+
+	if (!m->stalled_since_ns)
+		m->stalled_since_ns = now;
+	else if (now - m->stalled_since_ns <= MIRROR_STALL_NS)
+		return 0;
+	else
+		m->stalled_since_ns = 0;
+	return mirror_fail(m, m->stalled_since_ns ? 0 : err,
+			   "no memory for record %llu (%s), is tried again: %s",
+			   (unsigned long long)r->lsn, record_opcode_name(r->opcode),
+			   strerror(-err));
+}
+
+/* In the store's time: some records take long. */
+static int mirror_apply_some(struct mirror *m)
+{
+	uint64_t until_ns = clock_mono_ns() + MIRROR_APPLY_NS;
+	struct mirror_run *run = &m->run;
+	int err = 0;
+
+	while (run->applied < run->count && clock_mono_ns() < until_ns) {
+		const struct record *r = &run->records[run->applied];
+
+		err = m->ops->apply(m->ctx, r);
+		if (err)
+			break;
+		run->applied++;
+		m->applied_lsn = r->lsn;
+	}
+	atomic_store_explicit(&m->seen_applied, m->applied_lsn, memory_order_relaxed);
+	return err;
+}
+
+/* What the run still has. 0 also when it waits for memory (stalled_since_ns), or is not done yet:
+ * run->count is not 0 then. */
 static int mirror_apply_run(struct mirror *m)
 {
 	struct mirror_run *run = &m->run;
-	uint64_t last = run->first_lsn + run->count - 1;
+	int err = mirror_apply_some(m);
 
-	for (unsigned i = 0; i < run->count; i++) {
-		const struct record *r = &run->records[i];
-		int err = m->ops->apply(m->ctx, r);
+	if (mirror_lacks_memory(err))
+		return mirror_apply_stall(m, err);
+	if (err) {
+		const struct record *r = &run->records[run->applied];
 
-		if (err)
-			return mirror_fail_for_good(m, -EIO, "cannot apply record %llu (%s): %s",
-						    (unsigned long long)r->lsn,
-						    record_opcode_name(r->opcode), strerror(-err));
+		return mirror_fail_for_good(m, -EIO, "cannot apply record %llu (%s): %s",
+					    (unsigned long long)r->lsn,
+					    record_opcode_name(r->opcode), strerror(-err));
 	}
-	m->applied_lsn = last;
+	if (m->stalled_since_ns)
+		mirror_forget_error(m);
+	m->stalled_since_ns = 0;
+	if (run->applied < run->count)
+		return 0;
 	m->ring_freed = run->ring_end;
-	atomic_store_explicit(&m->seen_applied, last, memory_order_relaxed);
 	atomic_fetch_add_explicit(&m->records, run->count, memory_order_relaxed);
 	atomic_fetch_add_explicit(&m->bytes, run->bytes, memory_order_relaxed);
 	atomic_fetch_add_explicit(&m->batches, 1, memory_order_relaxed);
-	run->count = 0;
-	run->bytes = 0;
-	run->copied = 0;
+	mirror_run_clear(run);
 	if (m->ops->applied)
-		m->ops->applied(m->ctx, last);
+		m->ops->applied(m->ctx, m->applied_lsn);
 	return 0;
 }
 
-/* One run, from memory to log and store. *ret_stalled: the log had no room. */
-static int mirror_flush_run(struct mirror *m, bool *ret_stalled)
+int mirror_apply_rest(struct mirror *m)
 {
-	uint64_t acked_ns;
+	int err = 0;
+
+	m->stalled_since_ns = 0;
+	while (!err && m->run.logged && !m->stalled_since_ns &&
+	       !atomic_load_explicit(&m->stopping, memory_order_relaxed))
+		err = mirror_apply_run(m);
+	return err || m->run.count == 0 ? err : -ENOSPC;
+}
+
+/* The run is in the log and acknowledged from here on. *ret_stalled: the log had no room. */
+static int mirror_log_run(struct mirror *m, bool *ret_stalled)
+{
 	int err;
 
 	atomic_store_explicit(&m->seen_received, m->received_lsn, memory_order_relaxed);
@@ -113,19 +173,38 @@ static int mirror_flush_run(struct mirror *m, bool *ret_stalled)
 		return mirror_stall(m);
 	if (err)
 		return mirror_fail_for_good(m, -EIO, "the log failed: %s", strerror(-err));
+	m->run.logged = true;
 	m->stalled_since_ns = 0;
 	m->durable_lsn = m->received_lsn;
 	m->last_epoch = m->run_epoch;
 	atomic_store_explicit(&m->seen_durable, m->durable_lsn, memory_order_relaxed);
 	mirror_ack_send(m);
 	mirror_watch_log(m);
-	if (!m->round_ns)
-		return mirror_apply_run(m);
-	acked_ns = clock_mono_ns();
-	metric_observe(m->stage_mirror, acked_ns - m->round_ns);
-	err = mirror_apply_run(m);
-	m->round_ns = clock_mono_ns(); /* another run of this round begins here */
-	metric_observe(m->stage_apply, m->round_ns - acked_ns);
+	return 0;
+}
+
+/* One run, from memory to log and store. *ret_stalled: it waits for room in either, or takes
+ * long. */
+static int mirror_flush_run(struct mirror *m, bool *ret_stalled)
+{
+	uint64_t acked_ns;
+	int err;
+
+	if (!m->run.logged) {
+		err = mirror_log_run(m, ret_stalled);
+		if (err || *ret_stalled)
+			return err;
+	}
+	if (!m->round_ns) {
+		err = mirror_apply_run(m);
+	} else {
+		acked_ns = clock_mono_ns();
+		metric_observe(m->stage_mirror, acked_ns - m->round_ns);
+		err = mirror_apply_run(m);
+		m->round_ns = clock_mono_ns(); /* another run of this round begins here */
+		metric_observe(m->stage_apply, m->round_ns - acked_ns);
+	}
+	*ret_stalled = m->run.count > 0;
 	return err;
 }
 

@@ -53,11 +53,14 @@ struct mirror_slot {
 	uint32_t bytes;
 };
 
-/* Records in LSN order, not yet in the log. */
+/* Records in LSN order, not yet in the store. */
 struct mirror_run {
 	uint8_t *copies;   /* MIRROR_COPY_CAPACITY */
 	size_t copied;     /* taken by this run's records */
 	unsigned count;
+	unsigned applied;  /* the first so many are in the store */
+	bool logged;       /* all are in the log: they must be applied, whatever becomes of the
+			    * session; nothing joins it any more */
 	uint64_t first_lsn;
 	uint64_t ring_end; /* cumulative position behind the last */
 	uint64_t bytes;
@@ -136,7 +139,7 @@ struct mirror {
 	bool ack_due;                    /* not sent yet, or nobody took it */
 	bool goodbye;                    /* the primary left in good order */
 	unsigned rounds;                 /* of the poll loop */
-	uint64_t stalled_since_ns;       /* 0: not waiting for room in the log */
+	uint64_t stalled_since_ns;       /* 0: not waiting for room in the log or the store */
 	uint64_t appended_since_look;    /* bytes; the log's fill is looked at now and then */
 	unsigned wanted_pool;            /* active pool + 1 a checkpoint was asked for, 0: none */
 	struct mirror_slot *slots;       /* REPL_WINDOW_RECORDS, by LSN */
@@ -162,6 +165,8 @@ __attribute__((format(printf, 3, 4)))
 int mirror_fail(struct mirror *m, int err, const char *fmt, ...);
 /* The same file: what a session waits for ends, and it looks at leave, which is set. With lock. */
 void mirror_interrupt_locked(struct mirror *m);
+/* There is nothing wrong any more, unless the mirror has stopped for good. */
+void mirror_forget_error(struct mirror *m);
 /* As mirror_fail, no session will be accepted any more, and the owner is told. kv-mirror only. */
 __attribute__((format(printf, 3, 4)))
 int mirror_fail_for_good(struct mirror *m, int err, const char *fmt, ...);
@@ -192,16 +197,23 @@ void mirror_ack_send(struct mirror *m);
 struct ack mirror_ack_make(const struct mirror *m);
 
 /* mirror_rx.c. Errors end the session: -EBADMSG, -EPROTO, -ESTALE, with last_error set. */
+/* A session begins or ends. A run that is in the log stays: it is still to be applied. */
 void mirror_rx_reset(struct mirror *m);
+/* Drops the run's records. */
+void mirror_run_clear(struct mirror_run *run);
 int mirror_rx_notice(struct mirror *m, uint32_t imm);
 /* Forgets the records that wait for others: they come again. */
 void mirror_rx_forget(struct mirror *m);
 /* Moves what is in order now from the window to the run. */
 int mirror_rx_pull(struct mirror *m);
 
-/* mirror_apply.c: logs, acknowledges and applies the run, if there is one. 0 also when the log has
- * no room for now (stalled_since_ns is set). Errors as above; -EIO after mirror_fail_for_good. */
+/* mirror_apply.c: logs, acknowledges and applies the run, if there is one. 0 also when log or store
+ * has no room for now (stalled_since_ns is set). Errors as above; -EIO after
+ * mirror_fail_for_good. */
 int mirror_flush(struct mirror *m);
+/* Outside of a stream: applies what an earlier session logged. -ENOSPC, with last_error set: there
+ * is no memory for it yet; -EIO after mirror_fail_for_good. */
+int mirror_apply_rest(struct mirror *m);
 
 /* mirror_replace.c. note: a LANE_DOWN came; false: this one ends the session. knows: that all lanes
  * are dead. attend: each round; what the primary says, and what is to be done. -errno: the session

@@ -16,12 +16,22 @@ void mirror_rx_forget(struct mirror *m)
 	memset(m->slots, 0, sizeof(*m->slots) * REPL_WINDOW_RECORDS);
 }
 
+void mirror_run_clear(struct mirror_run *run)
+{
+	run->count = 0;
+	run->applied = 0;
+	run->logged = false;
+	run->bytes = 0;
+	run->copied = 0;
+}
+
 void mirror_rx_reset(struct mirror *m)
 {
 	mirror_rx_forget(m);
-	m->run.count = 0;
-	m->run.bytes = 0;
-	m->run.copied = 0;
+	if (m->run.logged)
+		m->run.ring_end = 0; /* the next session's ring begins anew */
+	else
+		mirror_run_clear(&m->run);
 	m->received_lsn = m->durable_lsn;
 	m->run_epoch = m->last_epoch;
 	m->ring_pos = m->ring_freed = m->ring_freed_told = 0;
@@ -129,7 +139,7 @@ static int mirror_run_add(struct mirror *m, uint64_t off, size_t bytes)
 static bool mirror_run_open(const struct mirror *m)
 {
 	return m->run.count < MIRROR_RUN_RECORDS && m->run.copied < MIRROR_COPY_BYTES &&
-	       !m->stalled_since_ns;
+	       !m->run.logged && !m->stalled_since_ns;
 }
 
 int mirror_rx_pull(struct mirror *m)

@@ -222,6 +222,10 @@ static int mirror_await_start(struct mirror *m, int fd)
 	}
 	if (f.len != sizeof(struct repl_start) || get_be64(buf) != m->durable_lsn + 1)
 		return mirror_fail(m, -EPROTO, "the primary begins at the wrong LSN");
+	/* not in sync with what it can't execute: until then there is no session */
+	err = mirror_apply_rest(m);
+	if (err)
+		return err;
 	err = mirror_note_state(m, &m->primary_epochs, false);
 	if (err)
 		return err;
@@ -333,8 +337,8 @@ static int mirror_event(struct mirror *m, const struct transport_event *ev)
 static int mirror_round(struct mirror *m)
 {
 	struct transport_event ev[MIRROR_EVENTS];
-	uint64_t timeout = m->stalled_since_ns || m->ack_due || m->replace.dead ? MIRROR_RETRY_NS :
-										  MIRROR_IDLE_NS;
+	bool soon = m->stalled_since_ns || m->run.logged || m->ack_due || m->replace.dead;
+	uint64_t timeout = soon ? MIRROR_RETRY_NS : MIRROR_IDLE_NS;
 	int n = m->tops->poll(m->ep, ev, MIRROR_EVENTS, timeout);
 	uint64_t now;
 	int err = 0, flushed;
@@ -406,9 +410,7 @@ static void mirror_session(struct mirror *m, struct mirror_caller *c)
 		err = mirror_open_lanes(m, c->fd);
 	if (err)
 		return;
-	pthread_mutex_lock(&m->lock);
-	m->last_error[0] = '\0';
-	pthread_mutex_unlock(&m->lock);
+	mirror_forget_error(m);
 	mirror_stream(m, c->fd);
 	mirror_close_lanes(m);
 }

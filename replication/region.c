@@ -333,18 +333,18 @@ static uint32_t regions_of(uint64_t bytes)
 int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes,
 		       uint64_t reserve_bytes, struct region_pool **ret_pool)
 {
-	return region_pool_create_in(be, NULL, arena_bytes, reserve_bytes, ret_pool);
+	return region_pool_create_in(be, NULL, arena_bytes, 0, reserve_bytes, ret_pool);
 }
 
 int region_pool_create_in(const struct region_backend_ops *be, const char *where,
-			  uint64_t arena_bytes, uint64_t reserve_bytes,
+			  uint64_t arena_bytes, uint64_t spare_bytes, uint64_t reserve_bytes,
 			  struct region_pool **ret_pool)
 {
-	uint32_t regions = regions_of(arena_bytes);
+	uint32_t regions = regions_of(arena_bytes + spare_bytes);
 	struct region_pool *p;
 	int err;
 
-	if (arena_bytes == 0 || arena_bytes > 1ULL << 46)
+	if (arena_bytes == 0 || arena_bytes > 1ULL << 46 || spare_bytes > 1ULL << 48)
 		return -EINVAL;
 	p = calloc(1, sizeof(*p) + regions * sizeof(p->slot[0]));
 	if (!p)
@@ -352,7 +352,8 @@ int region_pool_create_in(const struct region_backend_ops *be, const char *where
 	p->be = be;
 	p->regions = p->register_next = regions;
 	p->reserve = regions_of(reserve_bytes);
-	err = be->open(where, regions * REGION_BYTES, true, &p->be_ctx, &p->base);
+	err = be->open(where, regions * REGION_BYTES, regions_of(arena_bytes) * REGION_BYTES,
+		       &p->be_ctx, &p->base);
 	if (err) {
 		free(p);
 		return err;

@@ -30,9 +30,10 @@ struct region_backend_ops {
 	const char *name;
 	/* Reserves address space for arena_bytes, aligned to REGION_BYTES; no memory yet. where:
 	 * which node or device, as the option says it; NULL for a back-end that needs none.
+	 * Of the first huge_bytes may lie in reserved hugepages what such pages suffice for.
 	 * -ENODEV, -ENOENT: not there;
 	 * -EBUSY, -ENOSPC, -ENOMEM, -EPERM, ... */
-	int (*open)(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+	int (*open)(const char *where, uint64_t arena_bytes, uint64_t huge_bytes, void **ret_be,
 		    uint8_t **ret_base);
 	/* Makes [off, off+len) usable (faulted in) / gives its memory back. -ENOMEM. */
 	int (*commit)(void *be, uint64_t off, uint64_t len);
@@ -63,10 +64,10 @@ struct region_registrar_ops {
  */
 int region_pool_create(const struct region_backend_ops *be, uint64_t arena_bytes,
 		       uint64_t reserve_bytes, struct region_pool **ret_pool);
-/* The same in the memory that where names: see region_memory.h. Errors of the
- * back-end's open, too. */
+/* The same in the memory that where names: see region_memory.h. spare_bytes: addresses behind the
+ * arena, which take nothing as long as they are not used. Errors of the back-end's open, too. */
 int region_pool_create_in(const struct region_backend_ops *be, const char *where,
-			  uint64_t arena_bytes, uint64_t reserve_bytes,
+			  uint64_t arena_bytes, uint64_t spare_bytes, uint64_t reserve_bytes,
 			  struct region_pool **ret_pool);
 void region_pool_destroy(struct region_pool *p); /* joins the thread; every region was put */
 

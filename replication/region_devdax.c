@@ -54,7 +54,7 @@ static int devdax_map(struct region_devdax *m, uint64_t arena_bytes)
 	return memcmp(at, "PMEMLOG", 8) == 0 ? -EEXIST : 0;
 }
 
-static int devdax_open(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+static int devdax_open(const char *where, uint64_t arena_bytes, uint64_t huge_bytes, void **ret_be,
 		       uint8_t **ret_base)
 {
 	struct region_devdax *m = calloc(1, sizeof(*m));

@@ -161,7 +161,7 @@ static void gpu_close(void *be)
 	free(g);
 }
 
-static int gpu_open(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+static int gpu_open(const char *where, uint64_t arena_bytes, uint64_t huge_bytes, void **ret_be,
 		    uint8_t **ret_base)
 {
 	uint64_t regions = arena_bytes / REGION_BYTES;

@@ -137,7 +137,7 @@ static int segment_bind(const struct region_memfd *m, uint8_t *at, uint64_t len)
 	return syscall(SYS_mbind, at, len, MPOL_BIND, mask, NODES_MAX, 0) == 0 ? 0 : -errno;
 }
 
-static int segment_open(struct region_memfd *m, unsigned i, bool want_hugepages)
+static int segment_open(struct region_memfd *m, unsigned i, uint64_t huge_bytes)
 {
 	uint64_t off = i * REGION_SEGMENT_BYTES;
 	uint64_t len = m->arena_bytes - off;
@@ -148,7 +148,7 @@ static int segment_open(struct region_memfd *m, unsigned i, bool want_hugepages)
 	if (len > REGION_SEGMENT_BYTES)
 		len = REGION_SEGMENT_BYTES;
 	/* how many reserved ones a node has is not asked */
-	seg->huge = want_hugepages && m->node == NODE_NONE && hugepages_suffice(m, len);
+	seg->huge = off + len <= huge_bytes && m->node == NODE_NONE && hugepages_suffice(m, len);
 	if (seg->huge && segment_map(m->base + off, len, true, &seg->fd) == 0) {
 		m->huge = true;
 		return 0;
@@ -174,7 +174,7 @@ static void memfd_close(void *be)
 	free(m);
 }
 
-static int node_open(int node, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+static int node_open(int node, uint64_t arena_bytes, uint64_t huge_bytes, void **ret_be,
 		     uint8_t **ret_base)
 {
 	uint64_t segments = (arena_bytes + REGION_SEGMENT_BYTES - 1) / REGION_SEGMENT_BYTES;
@@ -192,7 +192,7 @@ static int node_open(int node, uint64_t arena_bytes, bool want_hugepages, void *
 	}
 	m->meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
 	while (m->segments < segments) {
-		err = segment_open(m, m->segments, want_hugepages);
+		err = segment_open(m, m->segments, huge_bytes);
 		if (err) {
 			memfd_close(m);
 			return err;
@@ -204,21 +204,21 @@ static int node_open(int node, uint64_t arena_bytes, bool want_hugepages, void *
 	return 0;
 }
 
-static int memfd_open(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+static int memfd_open(const char *where, uint64_t arena_bytes, uint64_t huge_bytes, void **ret_be,
 		      uint8_t **ret_base)
 {
 	(void)where;
-	return node_open(NODE_NONE, arena_bytes, want_hugepages, ret_be, ret_base);
+	return node_open(NODE_NONE, arena_bytes, huge_bytes, ret_be, ret_base);
 }
 
-static int numa_open(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+static int numa_open(const char *where, uint64_t arena_bytes, uint64_t huge_bytes, void **ret_be,
 		     uint8_t **ret_base)
 {
 	unsigned long node = strtoul(where, NULL, 10);
 
 	if (node >= NODES_MAX || region_node_bytes((unsigned)node) == 0)
 		return -ENODEV;
-	return node_open((int)node, arena_bytes, want_hugepages, ret_be, ret_base);
+	return node_open((int)node, arena_bytes, huge_bytes, ret_be, ret_base);
 }
 
 static void hole_punch(const struct segment *seg, uint64_t off, uint64_t len)

@@ -195,6 +195,7 @@ static int resync_run(struct resync *r)
 	if (err)
 		return mirror_fail(m, err, "resync: cannot begin: %s", strerror(-err));
 	/* From here on nothing is left of what the mirror held. */
+	mirror_run_clear(&m->run);
 	m->received_lsn = m->durable_lsn = m->applied_lsn = 0;
 	m->last_epoch = 0;
 	m->epochs.count = 0;

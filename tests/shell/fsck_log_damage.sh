@@ -24,6 +24,14 @@ in_out "-y repairs it"
 cmp -i 8192 "$tmp/before" "$tmp/v/log.0" || fail "a check changed the log"
 [ ! -e "$tmp/v/cut-26" ] || fail "a check made a file"
 
+# fsck(8) at boot: that is not for a program to decide
+for option in -a -p; do
+	expect 4 "$FSCK" $option "$tmp/v"
+	in_out "-y alone cuts off"
+	[ ! -e "$tmp/v/cut-26" ] || fail "$option cut the log off"
+	cmp -i 8192 "$tmp/before" "$tmp/v/log.0" || fail "$option changed the log"
+done
+
 expect 1 "$FSCK" -y "$tmp/v"
 in_out "the log cut off after LSN 25, the rest kept in cut-26"
 [ "$(stat -c %a "$tmp/v/cut-26")" = 600 ] || fail "mode of the file with the rest"

@@ -8,6 +8,7 @@
  *
  * Threads: calls count from any thread; the file calls come from one at a time.
  */
+#include "log/ckpt_format.h"
 #include "log/ckpt_internal.h"
 
 #include <check.h>
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CRASH_CHANGES_MAX 256
+#define CRASH_CHANGES_MAX 1024 /* all segments of a full arena may go at once */
 
 enum crash_change_kind { CRASH_CREATE, CRASH_RENAME, CRASH_UNLINK };
 
@@ -30,6 +31,7 @@ struct crash_change { /* of a name, not yet synced with the directory */
 struct crash {
 	int dirfd;               /* of the volume: removed files wait here as "grave-NAME" */
 	_Atomic unsigned int calls; /* that change media, of all threads */
+	_Atomic unsigned int uring_writes;
 	unsigned int stop_at;
 	bool lose_unsynced;
 	struct crash_change changes[CRASH_CHANGES_MAX];
@@ -115,6 +117,23 @@ static inline int crash_write(void *ctx, int fd, const void *buf, size_t len, of
 	return ckpt_file_ops_system.write(NULL, fd, buf, len, off);
 }
 
+/* The kernel has written it. What the machine's end leaves of it: torn at the stop, nothing of what
+ * was under way behind it. */
+static inline int crash_wrote(void *ctx, int fd, size_t len, off_t off, int res)
+{
+	static const uint8_t nothing[CKPT_BLOCK_BYTES_MAX];
+	struct crash *k = ctx;
+	unsigned int call = atomic_fetch_add(&k->calls, 1) + 1;
+	size_t kept = call == k->stop_at ? len / 2 & ~4095UL : 0;
+
+	atomic_fetch_add(&k->uring_writes, 1);
+	if (call < k->stop_at)
+		return res;
+	ck_assert_uint_le(len - kept, sizeof(nothing));
+	ckpt_file_ops_system.write(NULL, fd, nothing, len - kept, off + (off_t)kept);
+	return -EIO;
+}
+
 static inline int crash_truncate(void *ctx, int fd, off_t len)
 {
 	return crash_stopped(ctx) ? -EIO : ckpt_file_ops_system.truncate(NULL, fd, len);
@@ -180,6 +199,7 @@ static const struct ckpt_file_ops crash_file_ops = {
 	.rename = crash_rename,
 	.unlink = crash_unlink,
 	.fsync_dir = crash_fsync_dir,
+	.wrote = crash_wrote,
 };
 
 static inline void crash_change_undo(struct crash *k, int dirfd, const struct crash_change *ch)

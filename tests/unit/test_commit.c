@@ -106,6 +106,35 @@ START_TEST(a_mirror_that_falls_out_no_longer_holds_writes)
 }
 END_TEST
 
+/* The node stops while one of two mirrors is silent, which stays in sync on record. */
+START_TEST(a_queue_that_ends_answers_nothing_for_links_that_go)
+{
+	static struct test_op a, b;
+	struct test_link l1 = { 0 }, l2 = { 0 };
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 1);
+	link_up(&l1);
+	link_up(&l2);
+	run(&a, 100);
+	commit_link_ack(l1.link, 1, 1);
+	WAITING(&a);
+	ck_assert_int_eq(commit_wait_committed(commit, 0, 0), 0);
+	ck_assert_int_eq(commit_wait_committed(commit, 1, NSEC_PER_MSEC), -ETIMEDOUT);
+	commit_end(commit);
+	ANSWERED(&a, -EIO);
+	ck_assert_int_eq(commit_wait_committed(commit, 1, NSEC_PER_SEC), -EIO);
+	ck_assert_int_eq(atomic_load(&failed_err), 0); /* that is no failure of the log */
+	commit_link_remove(l2.link);
+	commit_link_ack(l1.link, 1, 1);
+	ANSWERED(&a, -EIO);
+	run(&b, 100);
+	ANSWERED(&b, -EIO);
+	commit_link_remove(l1.link);
+	teardown();
+	ck_assert_int_eq(atomic_load(&a.released), 1);
+}
+END_TEST
+
 static void run_early(struct test_op *t)
 {
 	t->op.early = true;
@@ -360,6 +389,7 @@ int main(void)
 	tcase_add_test(t, protocol_c_waits_for_every_mirror_in_sync);
 	tcase_add_test(t, protocol_b_counts_memory_and_a_nothing);
 	tcase_add_test(t, a_mirror_that_falls_out_no_longer_holds_writes);
+	tcase_add_test(t, a_queue_that_ends_answers_nothing_for_links_that_go);
 	tcase_add_test(t, early_ops_are_owed_to_the_mirrors);
 	tcase_add_test(t, a_failed_log_owes_nothing);
 	tcase_add_test(t, early_ops_wait_behind_silent_mirrors);

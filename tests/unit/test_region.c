@@ -127,7 +127,7 @@ END_TEST
 static atomic_bool broken;
 static atomic_int commits;
 
-static int fake_open(const char *where, uint64_t arena_bytes, bool want_hugepages, void **ret_be,
+static int fake_open(const char *where, uint64_t arena_bytes, uint64_t huge_bytes, void **ret_be,
 		     uint8_t **ret_base)
 {
 	*ret_base = aligned_alloc(REGION_BYTES, arena_bytes);
@@ -396,7 +396,8 @@ START_TEST(gpu_memory_is_registered_as_dmabuf)
 	uint8_t byte = 0;
 
 	gpu_setup();
-	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, "0", 4 * REGION_BYTES, 0, &p), 0);
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, "0", 4 * REGION_BYTES, 0, 0,
+			 &p), 0);
 	ck_assert_int_eq(gpu.allocated, 0); /* the one of the trial is back */
 	region_pool_set_registrar(p, &dmabuf_registrar, NULL);
 	ck_assert_int_eq(region_get(p, &r), 0);
@@ -422,23 +423,24 @@ START_TEST(gpu_memory_is_refused_with_its_cause)
 
 	gpu_setup();
 	gpu.no_dmabuf = 1;
-	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, &p),
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, 0, &p),
 			 -EOPNOTSUPP);
 	ck_assert_ptr_nonnull(strstr(region_memory_why(&m, -EOPNOTSUPP), "dmabuf"));
 	gpu_setup();
 	gpu.refuse_export = 1;
-	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, &p),
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, 0, &p),
 			 -EOPNOTSUPP);
 	gpu_setup();
 	gpu.fail_alloc_after = 0;
-	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, &p),
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, 0, &p),
 			 -ENOMEM);
-	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, "3", REGION_BYTES, 0, &p), -ENODEV);
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, "3", REGION_BYTES, 0, 0,
+			 &p), -ENODEV);
 	ck_assert_int_eq(gpu.allocated, 0);
 	ck_assert_int_eq(gpu.attached, 0);
 	region_gpu_use(NULL);
 	if (access("/dev/nvidia0", F_OK) != 0) {
-		ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0,
+		ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, REGION_BYTES, 0, 0,
 		&p), -ENOENT);
 		ck_assert_ptr_nonnull(strstr(region_memory_why(&m, -ENOENT), "libcuda"));
 	}
@@ -473,7 +475,8 @@ START_TEST(gpu_memory_without_dmabuf_of_the_device)
 	void *handle;
 
 	gpu_setup();
-	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, 4 * REGION_BYTES, 0, &p), 0);
+	ck_assert_int_eq(region_pool_create_in(&region_gpu_ops, NULL, 4 * REGION_BYTES, 0, 0,
+			 &p), 0);
 	ck_assert_int_eq(region_get(p, &r), 0);
 	registered = 0;
 	add_fails_after = 1000;
@@ -525,16 +528,17 @@ START_TEST(memory_of_a_node)
 	struct region r;
 	int node = -1;
 
-	ck_assert_int_eq(region_pool_create_in(&region_numa_ops, "1023", REGION_BYTES, 0, &p),
+	ck_assert_int_eq(region_pool_create_in(&region_numa_ops, "1023", REGION_BYTES, 0, 0, &p),
 			 -ENODEV);
-	ck_assert_int_eq(region_pool_create_in(&region_devdax_ops, "/dev/null", REGION_BYTES, 0,
+	ck_assert_int_eq(region_pool_create_in(&region_devdax_ops, "/dev/null", REGION_BYTES, 0, 0,
 			 &p), -ENODEV);
 	ck_assert_int_eq(region_pool_create_in(&region_devdax_ops, "/dev/dax-none",
-			 REGION_BYTES, 0, &p),
+			 REGION_BYTES, 0, 0, &p),
 			 -ENOENT);
 	if (region_memory_bytes(&m) == 0)
 		return; /* a kernel without NUMA */
-	ck_assert_int_eq(region_pool_create_in(&region_numa_ops, "0", 2 * REGION_BYTES, 0, &p), 0);
+	ck_assert_int_eq(region_pool_create_in(&region_numa_ops, "0", 2 * REGION_BYTES, 0, 0,
+			 &p), 0);
 	ck_assert_int_eq(region_get(p, &r), 0);
 	memset(r.base, 1, REGION_BYTES);
 	ck_assert_int_eq(syscall(SYS_get_mempolicy, &node, NULL, 0, r.base, MPOL_F_NODE |

@@ -408,6 +408,69 @@ START_TEST(waits_for_log_room)
 }
 END_TEST
 
+static atomic_bool store_full;
+static _Atomic unsigned refusals;
+
+static int apply_with_room(void *ctx, const struct record *r)
+{
+	if (r->lsn < 100 || !store_full)
+		return rig_apply(ctx, r);
+	refusals++;
+	return refusals % 2 ? -ENOSPC : -ENOMEM;
+}
+
+static void wait_for_refusals(unsigned more)
+{
+	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
+	unsigned before = refusals;
+
+	while (refusals < before + more) {
+		ck_assert_uint_lt(clock_mono_ns(), deadline);
+		sched_yield();
+	}
+}
+
+/* What the mirror has acknowledged and can't apply, as it lacks memory, it applies when it has
+ * some. _i: in a later session, which does not begin before. */
+START_TEST(waits_for_store_room)
+{
+	struct mirror_ops ops = rig_mirror_ops;
+	struct commit_stats cs;
+	struct mirror_stats s;
+
+	ops.apply = apply_with_room;
+	store_full = true;
+	rig_open(&rig, rig_net());
+	rig.m[0].mirror_ops = &ops;
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 2, NULL);
+	rig_wait_live(&rig, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 1, 0), 0);
+	wait_for_refusals(2);
+	mirror_stats(rig.m[0].mirror, &s);
+	ck_assert_msg(strstr(s.last_error, "no memory for record 100"), "%s", s.last_error);
+	ck_assert(s.connected && !s.failed);
+	ck_assert_uint_eq(s.applied_lsn, 99);
+	if (_i) {
+		rig_primary_stop(&rig.p);
+		rig.p.epoch = epoch_next(rig.p.epoch, false);
+		rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+		rig_primary_start(&rig, 1, 2, NULL);
+		wait_for_refusals(3);
+		commit_stats(rig.p.commit, &cs);
+		ck_assert_uint_eq(cs.in_sync, 0);
+	}
+	store_full = false;
+	rig_wait_live(&rig, 1);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 1), 0);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	mirror_stats(rig.m[0].mirror, &s);
+	ck_assert_str_eq(s.last_error, "");
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("repl");
@@ -436,6 +499,7 @@ int main(void)
 	tcase_add_test(away, resyncs_diverged_mirror);
 	tcase_add_test(away, resyncs_mirror_that_is_ahead);
 	tcase_add_test(away, waits_for_log_room);
+	tcase_add_loop_test(away, waits_for_store_room, 0, 2);
 	suite_add_tcase(s, away);
 	tcase_set_timeout(refuse, 25);
 	tcase_add_test(refuse, refuses);

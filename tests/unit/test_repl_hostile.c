@@ -305,7 +305,7 @@ static char told_why[300];
 
 static int apply_until_100(void *ctx, const struct record *r)
 {
-	return r->lsn < 100 ? rig_apply(ctx, r) : -ENOSPC;
+	return r->lsn < 100 ? rig_apply(ctx, r) : -EINVAL;
 }
 
 static void tell(void *ctx, const char *why)
