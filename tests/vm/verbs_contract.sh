@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The transports' contract over verbs, and replication over it (wrong epochs, corrupt records, lost
-# lanes, resync), both ends in one guest on one device.
+# The transports' contract over verbs, memory registered with a device (a GPU's refused by it), and
+# replication over it (wrong epochs, corrupt records, lost lanes, resync), both ends in one guest on
+# one device.
 # shellcheck source=tests/vm/functions.sh
 . "$(dirname "$0")/functions.sh"
 
@@ -12,6 +13,7 @@ transport="KVFS_TEST_ONLY_VERBS=1 KVFS_TEST_PATIENCE=4 CK_TIMEOUT_MULTIPLIER=4"
 must 1 "$transport '$unit/test_transport'"
 must 1 "$transport '$unit/test_transport_lanes'"
 must 1 "$transport '$unit/test_transport_verbs_setup'"
+must 1 "TMPDIR=/tmp '$unit/test_region_verbs'"
 must 1 "$transport KVFS_TEST_CYCLES=30 '$unit/test_transport_cycles'"
 replication="KVFS_TEST_TRANSPORT=verbs TMPDIR=/tmp CK_TIMEOUT_MULTIPLIER=8"
 for case in fault away refuse; do
