@@ -24,12 +24,20 @@ awk -F'[=/ ]+' '/^rtt/ { exit !($6 >= 150) }' "$tmp/ping" || fail "no delay: $(c
 lost=$((20 - $(received 1 10.77.0.2)))
 [ "$lost" -gt 0 ] && [ "$lost" -lt 20 ] || fail "$lost of 20 lost at 50 %"
 
+# pings 10 ms apart overtake each other where only every second one is held up
+"$RIG" net 1 delay 100ms reorder 50%
+must 1 'ping -i 0.01 -c 50 10.77.0.2' >"$tmp/ping"
+sed -n 's/.*icmp_seq=\([0-9]*\).*/\1/p' "$tmp/ping" >"$tmp/order"
+! sort -nc "$tmp/order" 2>/dev/null || fail "all in order: $(cat "$tmp/ping")"
+
 "$RIG" net 1 cut
 [ "$(received 1 10.77.0.2)" -eq 0 ] || fail "cut, and yet something passes from 1"
 [ "$(received 2 10.77.0.1)" -eq 0 ] || fail "cut, and yet something passes to 1"
 [ "$(received 1 10.77.1.2)" -eq 20 ] || fail "the other network is cut too"
 [ "$(received 2 10.77.0.3)" -eq 20 ] || fail "the others are cut off too"
 must 1 'ip -br link show eth0 | grep -q LOWER_UP'
+"$RIG" net 1 delay 1ms
+[ "$(received 1 10.77.0.2)" -eq 20 ] || fail "still cut where it is only to be slow"
 "$RIG" net 1 heal
 [ "$(received 1 10.77.0.2)" -eq 20 ] || fail "not healed"
 

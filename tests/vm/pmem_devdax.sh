@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A volume whose logs are two device-DAXes, with its directory on an ordinary file system; refused
 # where a device holds something; all of it there after the guest's power failed. And the arena on a
-# device-DAX.
+# device-DAX, from where values go to a mirror by RDMA.
 # shellcheck source=tests/vm/pmem_functions.sh
 . "$(dirname "$0")/pmem_functions.sh"
 rig_up 1 --nvdimm 64M,64M,128M,128M --pmem devdax
@@ -34,9 +34,13 @@ echo kept >/tmp/m/a
 "$KVFS" mount -o arena=1G,memory=devdax:/dev/dax3.0 /tmp/p/v /tmp/m 2>/tmp/err &&
 	no "took more than there is"
 says "give a smaller arena=" /tmp/err
-"$KVFS" mount -o memory=devdax:/dev/dax3.0 /tmp/p/v /tmp/m
+"$MKFS" -q -s 32M --join /tmp/p/v/key /tmp/w
+"$KVFS" mirror -o arena=128M,ring=8M,ack_timeout=18,listen=verbs:10.77.0.1:7000 /tmp/w
+"$KVFS" mount -o memory=devdax:/dev/dax3.0,ack_timeout=18,mirror=verbs:10.77.0.1:7000 \
+	/tmp/p/v /tmp/m
 [ "$(cat /tmp/m/a)" = kept ] || no "lost"
 dd if=/dev/urandom of=/tmp/m/big bs=1M count=10 2>/dev/null
+sent_in_place /tmp/w
 sha256sum <"/tmp/m/big" >/tmp/p/sum
 sync
 echo last >/tmp/m/b

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A primary and a mirror in two guests, over RDMA, both logs on persistent memory. The mirror's
 # daemon is killed, then its whole guest, then the primary's daemon, then its guest, each while
-# files are written. Nothing acknowledged is lost, and both have the same state afterwards.
+# files are written. Nothing acknowledged is lost, and both have the same state afterwards. Then
+# the primary's guest is lost for good, and the mirror, promoted, has all that was acknowledged.
 # shellcheck source=tests/vm/verbs_functions.sh
 . "$(dirname "$0")/verbs_functions.sh"
 
@@ -51,4 +52,15 @@ mount_primary
 wait_for live_over_verbs 120
 check_acked
 same_state
-end_both
+
+must 1 "'$KVFS' umount /mnt/kv"
+min_mirrors=1 mount_primary
+wait_for live_over_verbs 120
+wait_for '[ true = "$(status_of 2 /pmem0/v .mirror.in_sync)" ]' 120
+start_writing 501 700
+"$RIG" kill 1
+! wait "$writer" || fail "the guest was killed after the last file"
+must 2 "'$KVFS' umount /pmem0/v; mkdir -p /mnt/kv
+	'$KVFS' mount -o arena=128M,promote,min_mirrors=0 /pmem0/v /mnt/kv"
+check_acked 2
+must 2 'echo after >/mnt/kv/after' && must 2 "'$KVFS' umount /mnt/kv && '$FSCK' /pmem0/v"
