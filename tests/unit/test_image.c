@@ -76,8 +76,15 @@ static int file_fsync_dir(void *ctx, int dirfd)
 	return fails(ctx) ? -EIO : ckpt_file_ops_system.fsync_dir(NULL, dirfd);
 }
 
-static const struct ckpt_file_ops file_ops = { file_open,   file_write,  file_truncate,  file_fsync,
-					       file_rename, file_unlink, file_fsync_dir };
+static const struct ckpt_file_ops file_ops = {
+	.open = file_open,
+	.write = file_write,
+	.truncate = file_truncate,
+	.fsync = file_fsync,
+	.rename = file_rename,
+	.unlink = file_unlink,
+	.fsync_dir = file_fsync_dir,
+};
 
 static void setup(void)
 {

@@ -52,7 +52,7 @@ static void run_in(const struct region_backend_ops *be, const char *where, int e
 	struct region r;
 	struct pair p;
 
-	ck_assert_int_eq(region_pool_create_in(be, where, 2 * REGION_BYTES, 0, &pool), 0);
+	ck_assert_int_eq(region_pool_create_in(be, where, 2 * REGION_BYTES, 0, 0, &pool), 0);
 	ck_assert_int_eq(region_get(pool, &r), 0);
 	pair_open_from(&p, &transport_verbs_ops, true, 2, 64 << 10, pool);
 	wait_tried(pool);
