@@ -104,5 +104,7 @@ void cmd_tune_print(const json_t *t)
 		printf(", recording");
 	if (json_object_get(t, "settings"))
 		print_settings(";", json_object_get(t, "settings"));
+	if (json_object_get(t, "next"))
+		print_settings("; next", json_object_get(t, "next"));
 	printf("\n");
 }

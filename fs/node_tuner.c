@@ -264,6 +264,7 @@ static json_t *settings_json(const struct node *n, struct tuner_settings s)
 json_t *node_tuner_json(struct node *n)
 {
 	struct node_tuner *t = n->tuning;
+	struct tuner_settings in_force;
 	struct tuner_loop_state s = { 0 };
 	json_t *j;
 
@@ -272,13 +273,15 @@ json_t *node_tuner_json(struct node *n)
 				 "there are no mirrors: nothing to tune");
 	if (t->loop)
 		tuner_loop_state(t->loop, &s);
+	in_force =
+	    tuner_settings_unpack(atomic_load_explicit(&t->in_force, memory_order_relaxed));
 	j = json_pack("{s:b, s:s, s:b, s:b, s:b, s:I, s:o, s:o}", "running", t->loop != NULL,
 		      "policy", t->loop ? t->policy->name : "off", "frozen", s.frozen,
 		      "set_by_hand", s.set_by_hand, "recording", s.recording, "windows",
-		      (json_int_t)s.windows, "settings",
-		      settings_json(n, tuner_settings_unpack(atomic_load_explicit(
-					       &t->in_force, memory_order_relaxed))),
-		      "static", settings_json(n, node_tuner_static(n)));
+		      (json_int_t)s.windows, "settings", settings_json(n, in_force), "static",
+		      settings_json(n, node_tuner_static(n)));
+	if (s.set_by_hand && !tuner_settings_equal(s.set, in_force))
+		json_object_set_new(j, "next", settings_json(n, s.set));
 	if (!t->loop)
 		json_object_set_new(j, "why_not", json_string("mounted with tuner=off"));
 	if (s.failure)

@@ -59,6 +59,7 @@ void tuner_loop_set_knobs(struct tuner_loop *loop, unsigned mask, struct tuner_s
 
 struct tuner_loop_state {
 	bool frozen, set_by_hand; /* by an operator */
+	struct tuner_settings set; /* by hand: from the next window on, within its bounds */
 	bool recording;
 	const char *failure;      /* why the policy gave up, a static string, or NULL */
 	uint64_t windows;         /* so far */

@@ -39,6 +39,7 @@ void tuner_loop_state(struct tuner_loop *loop, struct tuner_loop_state *ret_stat
 	*ret_state = (struct tuner_loop_state){
 		.frozen = loop->frozen,
 		.set_by_hand = loop->is_set,
+		.set = loop->set,
 		.recording = loop->recording,
 		.failure = loop->failure,
 		.windows = loop->windows,

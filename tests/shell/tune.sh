@@ -86,7 +86,9 @@ in_out "ops_per_s="
 
 # Up and down under load: each change shows in the mirror's line.
 for lanes in 4 1 2 4 1; do
-	"$KVFS" tune --set "lanes=$lanes" --set batch=4 "$tmp/m" >/dev/null
+	"$KVFS" tune --set "lanes=$lanes" --set batch=4 "$tmp/m" >"$tmp/out"
+	grep -qE "(next|;) lanes=$lanes poll_us=[0-9]+ batch=4" "$tmp/out" ||
+		fail "it does not say what it was told: $(cat "$tmp/out")"
 	wait_for '"$KVFS" status "$tmp/m" | grep -qF "$lanes of 4 lanes used"' 5
 	wait_for "tuner '.tuner.settings.batch == 4'" 5
 done
