@@ -2,8 +2,9 @@
 #ifndef KVFS_REPLICATION_COMMIT_INTERNAL_H
 #define KVFS_REPLICATION_COMMIT_INTERNAL_H
 /*
- * State of the commit queue, shared by commit.c (queue, leader), commit_link.c (mirrors, commit
- * point), commit_room.c (log room) and commit_timer.c (deadlines).
+ * State of the commit queue, shared by commit.c (queue, leadership), commit_append.c (the
+ * leader's group), commit_link.c (mirrors, commit point), commit_room.c (log room) and
+ * commit_timer.c (deadlines).
  *
  * lock is held for a few instructions, never over a call out of this module. The leader flag is the
  * right to call the log's append and switch; it is taken and given back under the lock.
@@ -92,6 +93,30 @@ struct commit {
 void commit_advance_locked(struct commit *c, struct cds_list_head *done);
 /* Without the lock: answers and lets go of the ops on the list. */
 void commit_finish(struct cds_list_head *done, int err);
+/* The leader's group: what it moved from incoming to appending. */
+struct commit_batch {
+	struct op *ops[COMMIT_BATCH_OPS];
+	struct op *early[COMMIT_BATCH_OPS]; /* answered before the mirrors have them */
+	unsigned early_count;
+	int iov_end[COMMIT_BATCH_OPS]; /* of each op, in iov */
+	struct iovec iov[COMMIT_BATCH_IOV];
+	unsigned count;
+	int iovcnt;
+	uint64_t bytes;
+	uint64_t admitted;
+};
+
+/* Under the lock: fills the group, as far as it goes. */
+void commit_batch_take_locked(struct commit *c, struct commit_batch *b);
+/* Appends, posts and completes one group; may_owe: or leaves it to be posted with the next. False:
+ * the log failed and leadership is gone. */
+bool commit_batch_run(struct commit *c, struct commit_batch *b, bool may_owe);
+/* Of a queue that failed: the links send it from the log. The leader's. */
+void commit_owed_forget(struct commit *c);
+/* leads: the caller is the leader, whose group could not be appended; it stops being one. err 0:
+ * the queue ends, which is nobody's failure. Without locks. */
+void commit_fail_as(struct commit *c, bool leads, int err);
+
 /* Thread: arg is the queue. */
 void *commit_timer(void *arg);
 /* Under the lock: wakes threads that wait on changed, if any. */

@@ -132,7 +132,7 @@ void *link_thread(void *arg)
 	struct link *l = arg;
 	uint64_t delay_ns = LINK_BACKOFF_MIN_NS;
 
-	while (!atomic_load_explicit(&l->primary->stopping, memory_order_relaxed)) {
+	while (!link_stopping(l)) {
 		uint64_t heard_before = l->last_heard_ns;
 		int err = link_attempt(l);
 
@@ -145,7 +145,7 @@ void *link_thread(void *arg)
 		do
 			link_back_off(l, link_is_refusal(err) ? LINK_BACKOFF_MAX_NS : delay_ns);
 		while (link_is_hopeless(err) &&
-		       !atomic_load_explicit(&l->primary->stopping, memory_order_relaxed));
+		       !link_stopping(l));
 		delay_ns = delay_ns * 2 < LINK_BACKOFF_MAX_NS ? delay_ns * 2 : LINK_BACKOFF_MAX_NS;
 	}
 	return NULL;

@@ -5,7 +5,8 @@
  * One mirror as the primary sees it; private to primary.c, link*.c and resync_send.c.
  *
  * link.c          thread, state machine, dialling, back-off
- * link_session.c  one connection: set-up, events, acknowledgements, in-sync set, heartbeats
+ * link_setup.c    from a control connection to lanes
+ * link_session.c  one connection: events, acknowledgements, in-sync set, heartbeats
  * link_hold.c     keeping the log for a mirror that is behind, and slowing the writers for it
  * link_lend.c     threads that serve requests poll a live link in its thread's place
  * link_keep.c     ops whose memory a transport still reads
@@ -215,6 +216,15 @@ void *link_thread(void *arg);
 void link_set_state(struct link *l, enum link_state state);
 __attribute__((format(printf, 3, 4)))
 int link_fail(struct link *l, int err, const char *fmt, ...); /* keeps the text, returns err */
+
+/* link_setup.c: from an open control connection to lanes. 0; -errno, said by link_fail. */
+int link_setup(struct link *l, int fd);
+void link_disconnect(struct link *l);
+
+static inline bool link_stopping(const struct link *l)
+{
+	return atomic_load_explicit(&l->primary->stopping, memory_order_relaxed);
+}
 
 /* link_session.c: from an open control connection to its end. Always an error,
  * -ECANCELED when stopping. */

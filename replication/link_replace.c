@@ -103,7 +103,7 @@ static int replace_poll(struct link *l, struct replacing *r)
 	int err = link_session_poll(l, REPLACE_POLL_NS);
 
 	r->told = err != 0;
-	if (!err && atomic_load_explicit(&l->primary->stopping, memory_order_relaxed))
+	if (!err && link_stopping(l))
 		err = -ECANCELED;
 	if (!err && clock_mono_ns() >= r->deadline_ns)
 		err = -ETIMEDOUT;
