@@ -82,7 +82,7 @@ void ring_wait_stop(struct ring_wait *w)
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 	for (unsigned i = 0; i < w->count; i++)
-		/* a handler's wait ends at the request's deadline */
+		/* a handler's wait ends at the request's deadline, or as fs->stopping says */
 		pthread_join(w->threads[i], NULL);
 	w->count = 0;
 }

@@ -289,6 +289,10 @@ void fs_stop(struct fs *fs, uint64_t grace_ns)
 		while (joined < count)
 			fs_join(fs, fs->workers[joined++], until);
 	}
-	if (fs->rings)
-		fuse_rings_stop(fs->rings, fs->stopping);
+	if (fs->rings) {
+		bool now = fs->stopping;
+
+		fs->stopping = true; /* nobody is there any more for what takes long */
+		fuse_rings_stop(fs->rings, now);
+	}
 }

@@ -194,13 +194,11 @@ static int create_pool(struct node *n, struct region_memory *m, uint64_t pool_by
 }
 
 /* Addresses for what loading needs beyond its end, and a mirror to follow: memory is taken as it is
- * needed. A device has no more than it has, and a GPU's memory is taken at once. */
+ * needed, a GPU's, too. A device has no more than it has. */
 static uint64_t spare_bytes_of(const struct node *n, const struct region_memory *m)
 {
 	uint64_t spare = 2 * n->arena_bytes + NODE_LOAD_SLACK_BYTES, left;
 
-	if (m->ops == &region_gpu_ops)
-		return 0;
 	if (m->ops != &region_devdax_ops)
 		return spare;
 	left = region_memory_bytes(m);

@@ -34,6 +34,8 @@ static void node_turned_read_only(void *ctx, bool read_only)
 			   n->vol->path, n->opt->min_mirrors, n->opt->timeout_s);
 	else
 		diag_info("%s: enough mirrors are in sync: writable again", n->vol->path);
+	if (!read_only)
+		node_ckpt_want(n); /* after it what was closed meanwhile is freed */
 }
 
 static int node_resync_ckpt(void *ctx)

@@ -130,7 +130,7 @@ void commit_log_released(struct commit *c)
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns)
 {
 	uint64_t mine;
-	int err = 0;
+	int err = 0, waited = 0;
 
 	if (!urgent && atomic_load_explicit(&c->pace_bytes, memory_order_relaxed))
 		commit_pace_wait(c, bytes, deadline_ns);
@@ -143,13 +143,13 @@ int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadlin
 			err = -EROFS;
 			break;
 		}
-		if (err || (c->checkpoint_err && c->checkpoint_ended >= mine)) {
+		if (waited || (c->checkpoint_err && c->checkpoint_ended >= mine)) {
 			err = c->checkpoint_err == -ENOSPC ? -ENOSPC : -EIO;
 			break;
 		}
 		if (!atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
 			c->cfg.want_checkpoint(c->cfg.ctx);
-		err = commit_sleep_locked(c, deadline_ns);
+		waited = commit_sleep_locked(c, deadline_ns);
 	}
 	if (c->failed)
 		err = -EIO;

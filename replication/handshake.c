@@ -174,6 +174,8 @@ int handshake_refusal_errno(enum repl_refusal code)
 		return -ENOTSUP;
 	case REPL_REFUSE_TWICE:
 		return -ENOTUNIQ;
+	case REPL_REFUSE_NO_MEMORY:
+		return -ENOMEM; /* no refusal for good */
 	case REPL_REFUSE_FAILED:
 	case REPL_REFUSE_END:
 		break;

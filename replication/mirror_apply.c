@@ -187,10 +187,11 @@ static int mirror_log_run(struct mirror *m, bool *ret_stalled)
  * long. */
 static int mirror_flush_run(struct mirror *m, bool *ret_stalled)
 {
+	bool logs = !m->run.logged;
 	uint64_t acked_ns;
 	int err;
 
-	if (!m->run.logged) {
+	if (logs) {
 		err = mirror_log_run(m, ret_stalled);
 		if (err || *ret_stalled)
 			return err;
@@ -199,7 +200,8 @@ static int mirror_flush_run(struct mirror *m, bool *ret_stalled)
 		err = mirror_apply_run(m);
 	} else {
 		acked_ns = clock_mono_ns();
-		metric_observe(m->stage_mirror, acked_ns - m->round_ns);
+		if (logs)
+			metric_observe(m->stage_mirror, acked_ns - m->round_ns);
 		err = mirror_apply_run(m);
 		m->round_ns = clock_mono_ns(); /* another run of this round begins here */
 		metric_observe(m->stage_apply, m->round_ns - acked_ns);

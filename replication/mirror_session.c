@@ -144,6 +144,16 @@ static int mirror_admit(struct mirror *m, struct mirror_caller *c)
 			 (unsigned long long)(j->arena_bytes >> 20));
 		return mirror_refuse(m, c, REPL_REFUSE_ARENA, -ENOSPC, text);
 	}
+	/* not in sync with what it can't execute: until then there is no session */
+	err = mirror_apply_rest(m);
+	if (err == -ENOSPC) {
+		pthread_mutex_lock(&m->lock);
+		snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, m->last_error);
+		pthread_mutex_unlock(&m->lock);
+		return mirror_refuse(m, c, REPL_REFUSE_NO_MEMORY, err, text);
+	}
+	if (err)
+		return err;
 	err = mirror_promise(m, j);
 	if (err)
 		return err;
@@ -222,10 +232,6 @@ static int mirror_await_start(struct mirror *m, int fd)
 	}
 	if (f.len != sizeof(struct repl_start) || get_be64(buf) != m->durable_lsn + 1)
 		return mirror_fail(m, -EPROTO, "the primary begins at the wrong LSN");
-	/* not in sync with what it can't execute: until then there is no session */
-	err = mirror_apply_rest(m);
-	if (err)
-		return err;
 	err = mirror_note_state(m, &m->primary_epochs, false);
 	if (err)
 		return err;

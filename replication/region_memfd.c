@@ -148,7 +148,7 @@ static int segment_open(struct region_memfd *m, unsigned i, uint64_t huge_bytes)
 	if (len > REGION_SEGMENT_BYTES)
 		len = REGION_SEGMENT_BYTES;
 	/* how many reserved ones a node has is not asked */
-	seg->huge = off + len <= huge_bytes && m->node == NODE_NONE && hugepages_suffice(m, len);
+	seg->huge = off < huge_bytes && m->node == NODE_NONE && hugepages_suffice(m, len);
 	if (seg->huge && segment_map(m->base + off, len, true, &seg->fd) == 0) {
 		m->huge = true;
 		return 0;

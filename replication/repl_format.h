@@ -95,6 +95,7 @@ enum repl_refusal {
 	REPL_REFUSE_OTHER_PRIMARY, /* the term is another node's: two were promoted */
 	REPL_REFUSE_TWICE,  /* another link of the same primary has the session */
 	REPL_REFUSE_OTHER_LIFE, /* another copy of its volume began that epoch */
+	REPL_REFUSE_NO_MEMORY, /* for what the mirror has acknowledged already: it tries again */
 	REPL_REFUSE_END
 };
 

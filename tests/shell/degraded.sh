@@ -97,8 +97,11 @@ unmount mnt
 options=min_mirrors=2,timeout=2,too_few_mirrors=readonly
 mount_primary p mnt "$options,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring"
 wait_for "in_sync mnt 2" 30
+exec 3>"$tmp/mnt/gone"
+rm "$tmp/mnt/gone"
 kill_pids "$(pid_of m1)"
 wait_for '[ "$(status_of mnt .commit.read_only)" = true ]' 30
+exec 3>&-
 cat >"$tmp/readonly.py" <<'END'
 import errno, os, sys, time
 mnt = sys.argv[1]
@@ -119,6 +122,7 @@ start_mirror m1 '' "tcp:127.0.0.1:$port"
 wait_for "in_sync mnt 2" 60
 wait_for '{ echo back >"$tmp/mnt/key"; } 2>/dev/null' 30
 [ "$(status_of mnt .commit.read_only)" = false ] || fail "read-only with enough mirrors"
+wait_for '[ "$(status_of mnt .store.orphans)" = 0 ]' 30 # closed while nothing could be changed
 
 kill_pids "$(pid_of m1)"
 # also with a mirror away an unmount ends, and a mount is refused
