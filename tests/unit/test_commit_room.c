@@ -188,6 +188,7 @@ START_TEST(turns_read_only_below_min_mirrors)
 	submit(&a, 100, clock_mono_ns() + NSEC_PER_SEC); /* waits for a mirror, as all did before */
 	commit_drive(commit);
 	wait_until(&turned_read_only, 1);
+	wait_until(&a.completed, 1);
 	ANSWERED(&a, -EIO);
 	ck_assert_int_eq(admit_once(100, clock_mono_ns() + TIMEOUT_NS), -EROFS);
 	ck_assert(!commit_admit_now(commit, 100, true));
