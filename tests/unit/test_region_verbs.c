@@ -86,14 +86,16 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("region_verbs");
-	TCase *t = tcase_create("device");
 	char text[VERBS_TEXT_BYTES];
+	Suite *s;
+	TCase *t;
 
 	if (verbs_available(NULL, text, sizeof(text)) != 0) {
 		printf("found %s\n", text);
 		return 77;
 	}
+	s = suite_create("region_verbs");
+	t = tcase_create("device");
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, the_hosts_memory_is_sent_from_where_it_lies);
 	tcase_add_test(t, a_gpus_memory_that_the_device_refuses_is_copied);
