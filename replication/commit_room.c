@@ -100,7 +100,8 @@ static void commit_pace_wait(struct commit *c, uint32_t bytes, uint64_t deadline
 		c->pace_turn_ns += (uint64_t)bytes * NSEC_PER_SEC / pace;
 	if (turn_ns > deadline_ns)
 		turn_ns = deadline_ns;
-	while (!c->failed && atomic_load_explicit(&c->pace_bytes, memory_order_relaxed) &&
+	while (!c->failed && !commit_is_read_only(c) &&
+	       atomic_load_explicit(&c->pace_bytes, memory_order_relaxed) &&
 	       clock_mono_ns() < turn_ns)
 		commit_sleep_locked(c, turn_ns);
 	pthread_mutex_unlock(&c->lock);
@@ -132,7 +133,8 @@ int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadlin
 	uint64_t mine;
 	int err = 0, waited = 0;
 
-	if (!urgent && atomic_load_explicit(&c->pace_bytes, memory_order_relaxed))
+	if (!urgent && atomic_load_explicit(&c->pace_bytes, memory_order_relaxed) &&
+	    !commit_is_read_only(c))
 		commit_pace_wait(c, bytes, deadline_ns);
 	if (commit_admit_try(c, bytes, urgent))
 		return 0;

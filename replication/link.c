@@ -144,8 +144,7 @@ void *link_thread(void *arg)
 		}
 		do
 			link_back_off(l, link_is_refusal(err) ? LINK_BACKOFF_MAX_NS : delay_ns);
-		while (link_is_hopeless(err) &&
-		       !link_stopping(l));
+		while (link_is_hopeless(err) && !link_stopping(l));
 		delay_ns = delay_ns * 2 < LINK_BACKOFF_MAX_NS ? delay_ns * 2 : LINK_BACKOFF_MAX_NS;
 	}
 	return NULL;

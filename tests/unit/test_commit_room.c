@@ -179,6 +179,7 @@ START_TEST(turns_read_only_below_min_mirrors)
 {
 	static struct test_op a;
 	struct test_link l = { 0 };
+	uint64_t began;
 
 	atomic_store(&turned_read_only, 0);
 	setup_for(&logdev_mem_ops, COMMIT_PROTOCOL_C, 1, NSEC_PER_SEC);
@@ -191,6 +192,12 @@ START_TEST(turns_read_only_below_min_mirrors)
 	wait_until(&a.completed, 1);
 	ANSWERED(&a, -EIO);
 	ck_assert_int_eq(admit_once(100, clock_mono_ns() + TIMEOUT_NS), -EROFS);
+	commit_pace(commit, 1); /* also while a mirror is being caught up: no turn is waited for */
+	began = clock_mono_ns();
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(admit_once(100, began + TIMEOUT_NS), -EROFS);
+	ck_assert_uint_lt(clock_mono_ns() - began, TIMEOUT_NS / 2);
+	commit_pace(commit, 0);
 	ck_assert(!commit_admit_now(commit, 100, true));
 	ck_assert(!commit_is_roomy(commit));
 	commit_link_ack(l.link, 1, 1);
