@@ -138,7 +138,7 @@ static void name_mirrors(const struct fsck *f, char *out, size_t cap)
 
 	out[0] = '\0';
 	for (uint32_t i = 0; i < f->super.sync_count && len < cap; i++)
-		len += (size_t)snprintf(out + len, cap - len, "%s%u",
+		len += (size_t)snprintf(out + len, cap - len, "%s%08x",
 					i ? ", " : "; in sync were the mirrors ",
 					f->super.sync_nodes[i]);
 }
