@@ -3,8 +3,8 @@
 #define KVFS_LOG_CKPT_H
 /*
  * Checkpoint files: numbered segments of checksummed items and one manifest per checkpoint, in the
- * volume's directory "ckpt". What an item means is the store's affair (fs/image.c); here it is a
- * type and bytes.
+ * volume's directory "ckpt". What an item means is the store's affair (fs/store/image.c); here
+ * it is a type and bytes.
  *
  * Segments are immutable and numbered upwards. A checkpoint is the ordered run of segments
  * [first_seg, last_seg] its manifest names: newer items replace older ones of the same identity,

@@ -20,7 +20,7 @@ enum image_item_type {
 	IMAGE_ITEM_TYPE_END
 };
 
-/* Then: symlink target, extended attributes (fs/store_internal.h), the inline value's bytes. */
+/* Then: symlink target, extended attributes (store_internal.h), the inline value's bytes. */
 struct image_inode_item {
 	uint64_t ino;
 	uint64_t parent_ino;   /* directories */

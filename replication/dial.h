@@ -3,8 +3,8 @@
 #define KVFS_REPLICATION_DIAL_H
 /* Control connections: TCP for tcp:, verbs: and bare addresses, a Unix socket for
  * shm:. Any thread. */
-#include "replication/addr.h"
 #include "replication/repl_format.h"
+#include "replication/transport/addr.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

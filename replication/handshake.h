@@ -64,7 +64,7 @@ struct handshake {
 };
 
 /*
- * Primary: HELLO to WELCOME. Errors: those of control_recv; -EKEYREJECTED (the peer does not hold
+ * Primary: HELLO to WELCOME. Errors: those of frame_recv; -EKEYREJECTED (the peer does not hold
  * this key, or says so of us), and the refusals' (handshake_refusal_errno). why is filled.
  */
 int handshake_dial(struct handshake *h, int fd, const uint8_t uuid[16],
@@ -72,16 +72,16 @@ int handshake_dial(struct handshake *h, int fd, const uint8_t uuid[16],
 		   struct handshake_welcome *ret_welcome);
 
 /* Mirror: HELLO to JOIN. Sends the refusal itself where one is due. -EXDEV, -EKEYREJECTED,
- * -EPROTONOSUPPORT, and those of control_recv. why is filled. */
+ * -EPROTONOSUPPORT, and those of frame_recv. why is filled. */
 int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64_t deadline_ns,
 		     struct handshake_join *ret_join);
 /* The same in two steps that never wait, for a caller that collects the frames itself: f and msg
  * are what came. Answers go out as far as the socket takes them at once: all of it, on
  * a new connection. */
-struct control_frame;
+struct frame;
 int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
-			   const struct control_frame *f, const void *msg);
-int handshake_answer_join(struct handshake *h, int fd, const struct control_frame *f,
+			   const struct frame *f, const void *msg);
+int handshake_answer_join(struct handshake *h, int fd, const struct frame *f,
 			  const void *msg, struct handshake_join *ret_join);
 /* The frame could not be had: the sentence for err in why. */
 int handshake_answer_lost(struct handshake *h, int fd, int err, const char *what);

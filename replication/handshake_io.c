@@ -4,7 +4,7 @@
 
 #include "common/byteorder.h"
 #include "common/clock.h"
-#include "replication/control.h"
+#include "replication/frame.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -90,7 +90,7 @@ static int handshake_send_proved(struct handshake *h, int fd, enum repl_frame_ty
 {
 	handshake_note(h, type, msg, len - REPL_PROOF_BYTES);
 	handshake_prove(h, label, (uint8_t *)msg + len - REPL_PROOF_BYTES);
-	return control_send(fd, type, msg, len, deadline_ns, h->cancel);
+	return frame_send(fd, type, msg, len, deadline_ns, h->cancel);
 }
 
 /* Whether a received message carries the right proof; it is noted either way. */
@@ -129,10 +129,10 @@ static int handshake_refused(struct handshake *h, const void *msg, size_t len)
 }
 
 static int handshake_recv(struct handshake *h, int fd, enum repl_frame_type want, void *buf,
-			  uint64_t deadline_ns, const char *what, struct control_frame *ret_frame)
+			  uint64_t deadline_ns, const char *what, struct frame *ret_frame)
 {
-	struct control_frame f;
-	int err = control_recv(fd, buf, REPL_SMALL_BYTES_MAX, deadline_ns, h->cancel, &f);
+	struct frame f;
+	int err = frame_recv(fd, buf, REPL_SMALL_BYTES_MAX, deadline_ns, h->cancel, &f);
 
 	if (err)
 		return handshake_fail_io(h, err, what);
@@ -149,7 +149,7 @@ static int handshake_dial_challenge(struct handshake *h, int fd, const uint8_t u
 {
 	uint8_t buf[REPL_SMALL_BYTES_MAX];
 	struct repl_challenge challenge;
-	struct control_frame f;
+	struct frame f;
 	struct repl_hello hello = {
 		.feature_incompat = htobe32(REPL_FEATURE_INCOMPAT),
 		.feature_compat = htobe32(REPL_FEATURE_COMPAT),
@@ -159,7 +159,7 @@ static int handshake_dial_challenge(struct handshake *h, int fd, const uint8_t u
 	memcpy(hello.uuid, uuid, sizeof(hello.uuid));
 	randombytes_buf(hello.nonce, sizeof(hello.nonce));
 	handshake_note(h, REPL_HELLO, &hello, sizeof(hello));
-	err = control_send(fd, REPL_HELLO, &hello, sizeof(hello), deadline_ns, h->cancel);
+	err = frame_send(fd, REPL_HELLO, &hello, sizeof(hello), deadline_ns, h->cancel);
 	if (err)
 		return handshake_fail_io(h, err, "hello");
 	err = handshake_recv(h, fd, REPL_CHALLENGE, buf, deadline_ns, "challenge", &f);
@@ -180,7 +180,7 @@ int handshake_dial(struct handshake *h, int fd, const uint8_t uuid[16],
 		   struct handshake_welcome *ret_welcome)
 {
 	uint8_t buf[REPL_SMALL_BYTES_MAX];
-	struct control_frame f;
+	struct frame f;
 	struct repl_join wire;
 	int err;
 
@@ -212,7 +212,7 @@ int handshake_answer_lost(struct handshake *h, int fd, int err, const char *what
 }
 
 int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
-			   const struct control_frame *f, const void *msg)
+			   const struct frame *f, const void *msg)
 {
 	struct repl_hello hello;
 	struct repl_challenge challenge = {
@@ -237,7 +237,7 @@ int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
 	return err ? handshake_fail_io(h, err, "challenge") : 0;
 }
 
-int handshake_answer_join(struct handshake *h, int fd, const struct control_frame *f,
+int handshake_answer_join(struct handshake *h, int fd, const struct frame *f,
 			  const void *msg, struct handshake_join *ret_join)
 {
 	int err;
@@ -257,15 +257,15 @@ int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64
 		     struct handshake_join *ret_join)
 {
 	uint8_t buf[REPL_SMALL_BYTES_MAX];
-	struct control_frame f;
-	int err = control_recv(fd, buf, sizeof(buf), deadline_ns, h->cancel, &f);
+	struct frame f;
+	int err = frame_recv(fd, buf, sizeof(buf), deadline_ns, h->cancel, &f);
 
 	if (err)
 		return handshake_answer_lost(h, fd, err, "hello");
 	err = handshake_answer_hello(h, fd, uuid, &f, buf);
 	if (err)
 		return err;
-	err = control_recv(fd, buf, sizeof(buf), deadline_ns, h->cancel, &f);
+	err = frame_recv(fd, buf, sizeof(buf), deadline_ns, h->cancel, &f);
 	if (err)
 		return handshake_answer_lost(h, fd, err, "join");
 	return handshake_answer_join(h, fd, &f, buf, ret_join);
@@ -295,5 +295,5 @@ int handshake_refuse(struct handshake *h, int fd, enum repl_refusal code, const 
 	if (h->proved)
 		return handshake_send_proved(h, fd, REPL_REFUSE, &wire, sizeof(wire), LABEL_REFUSE,
 					     deadline_ns);
-	return control_send(fd, REPL_REFUSE, &wire, sizeof(wire), deadline_ns, h->cancel);
+	return frame_send(fd, REPL_REFUSE, &wire, sizeof(wire), deadline_ns, h->cancel);
 }

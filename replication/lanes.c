@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "replication/lanes.h"
 
-#include "replication/transport.h"
+#include "replication/transport/transport.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * processes that spin on a word each; and the processes that all of its figures run in. Each figure
  * has two fresh ones: the RDMA libraries' state must not come through a fork.
  */
-#include "replication/transport.h"
+#include "replication/transport/transport.h"
 #include "tests/unit/transport_pair.h"
 
 #include <signal.h>

@@ -14,7 +14,7 @@
  * ping-pong.
  */
 #include "common/histogram.h"
-#include "replication/transport_verbs.h"
+#include "replication/transport/transport_verbs.h"
 #include "tests/bench_raw.h"
 
 #include <getopt.h>

@@ -14,10 +14,10 @@
  */
 #include "common/clock.h"
 #include "common/thread.h"
-#include "fs/bench_engine.h"
-#include "fs/bench_site.h"
-#include "fs/cmd.h"
-#include "fs/node_tuner.h"
+#include "fs/bench/bench_engine.h"
+#include "fs/bench/bench_site.h"
+#include "fs/cmd/cmd.h"
+#include "fs/node/node_tuner.h"
 
 #include <errno.h>
 #include <getopt.h>

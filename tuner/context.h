@@ -10,8 +10,8 @@
  * throughput: other programs' CPU tells loads apart only as far as that doesn't explain it. A fixed
  * table; the load not met for longest gives way. Owned by the tuner's thread.
  */
-#include "tuner/window_features.h"
 #include "tuner/settings.h"
+#include "tuner/window_features.h"
 
 #define CONTEXTS_MAX 24
 #define CONTEXT_BANS_MAX 48

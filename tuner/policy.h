@@ -9,8 +9,8 @@
  * A policy is owned by one thread from create to destroy, blocks on nothing, and is a function of
  * its seed and of what it was given: the same calls give the same answers.
  */
-#include "tuner/window_features.h"
 #include "tuner/settings.h"
+#include "tuner/window_features.h"
 
 #include <stddef.h>
 

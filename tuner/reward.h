@@ -6,8 +6,8 @@
  * lanes, so that of two settings that are equally fast the cheaper one wins. Only differences
  * between windows next to each other mean anything: a log-ratio. Pure.
  */
-#include "tuner/window_features.h"
 #include "tuner/settings.h"
+#include "tuner/window_features.h"
 
 /* NaN when the window had no throughput. */
 double tuner_reward(const struct tuner_features *f, struct tuner_settings in_force);

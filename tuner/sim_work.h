@@ -7,9 +7,9 @@
  * its noise is the same whatever the settings are, so policies are compared window by window. One
  * thread a trace.
  */
-#include "tuner/window_features.h"
 #include "tuner/sim_nic.h"
 #include "tuner/tuner.h"
+#include "tuner/window_features.h"
 
 enum sim_workload {
 	SIM_SMALL,   /* many small records, the number of clients changes */

@@ -12,9 +12,9 @@
  * for a while. Returning to settings that were measured, and to the static ones, may move several
  * knobs. Nothing moves while frozen.
  */
-#include "tuner/window_features.h"
 #include "tuner/policy.h"
 #include "tuner/settings.h"
+#include "tuner/window_features.h"
 
 enum tuner_window_flag {
 	TUNER_WINDOW_RESYNC = 1,   /* a mirror is being filled */

@@ -5,7 +5,7 @@
  * survive being encoded again.
  * Corpus: tests/fuzz/corpus/handshake.
  */
-#include "replication/control.h"
+#include "replication/frame.h"
 #include "replication/handshake.h"
 
 #include <stdlib.h>
@@ -21,17 +21,17 @@ static void must(bool holds)
 
 static void fuzz_frame(const uint8_t *p, size_t len)
 {
-	struct control_frame f;
+	struct frame f;
 
 	if (len < sizeof(struct repl_frame))
 		return;
-	if (control_frame_decode(p, &f) == 0) {
+	if (frame_decode(p, &f) == 0) {
 		must(f.len <= (f.type == REPL_RESYNC_DATA ? REPL_DATA_BYTES_MAX :
 			       f.type == REPL_EPOCHS      ? EPOCHS_BYTES_MAX :
 							    REPL_SMALL_BYTES_MAX));
 		must(f.type >= REPL_HELLO && f.type < REPL_FRAME_TYPE_END);
 	}
-	control_frame_intact(p, p + sizeof(struct repl_frame), len - sizeof(struct repl_frame));
+	frame_intact(p, p + sizeof(struct repl_frame), len - sizeof(struct repl_frame));
 }
 
 static void fuzz_join(const uint8_t *p, size_t len)

@@ -3,7 +3,7 @@
  * Fuzz target for the decoder of checkpoint items: the first byte is the type. What decodes must
  * stay within its bounds and encode to the same bytes again. Corpus: tests/fuzz/corpus/image.
  */
-#include "fs/image_item.h"
+#include "fs/store/image_item.h"
 
 #include <stdint.h>
 #include <stdlib.h>

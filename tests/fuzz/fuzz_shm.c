@@ -5,7 +5,7 @@
  * that says how far both had come. The window is of the peer's making as well and only pointed to.
  * Corpus: tests/fuzz/corpus/shm.
  */
-#include "replication/transport_shm_internal.h"
+#include "replication/transport/transport_shm_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * the scene, is the peer's stream, arriving in pieces. The window is memory of just its size.
  * Corpus: tests/fuzz/corpus/tcp.
  */
-#include "replication/transport_tcp_internal.h"
+#include "replication/transport/transport_tcp_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

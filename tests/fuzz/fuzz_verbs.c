@@ -7,7 +7,7 @@
  */
 #include "common/byteorder.h"
 #include "common/crc32c.h"
-#include "replication/transport_verbs_internal.h"
+#include "replication/transport/transport_verbs_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

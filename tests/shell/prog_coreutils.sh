@@ -12,8 +12,8 @@ diff -r "$mnt/one" "$mnt/two" || fail "cp -a"
 mv "$mnt/two" "$mnt/three"
 [ ! -e "$mnt/two" ] || fail "mv of a directory leaves it"
 [ -d "$mnt/three" ] || fail "mv of a directory"
-mv "$mnt/three/main.c" "$mnt/one/main.c"
-cmp "$mnt/one/main.c" "$top_srcdir/fs/main.c" || fail "mv over a file"
+mv "$mnt/three/cmd/main.c" "$mnt/one/cmd/main.c"
+cmp "$mnt/one/cmd/main.c" "$top_srcdir/fs/cmd/main.c" || fail "mv over a file"
 cp -a "$top_srcdir/log" "$tmp/outside"
 mv "$tmp/outside" "$mnt/moved-in"
 diff -r "$top_srcdir/log" "$mnt/moved-in" || fail "mv from another filesystem"
@@ -21,7 +21,7 @@ find "$mnt/moved-in" -name '*.c' -size +1k -exec touch -d '2001-01-01' {} +
 [ "$(find "$mnt/moved-in" ! -newermt 2001-01-02 | wc -l)" -eq \
 	"$(find "$top_srcdir/log" -name '*.c' -size +1k | wc -l)" ] ||
 	fail "find by time"
-ln "$mnt/one/main.c" "$mnt/hard"
+ln "$mnt/one/cmd/main.c" "$mnt/hard"
 [ "$(find "$mnt" -samefile "$mnt/hard" | wc -l)" -eq 2 ] || fail "find -samefile"
 dd if=/dev/urandom of="$mnt/random" bs=64k count=32 status=none
 dd if="$mnt/random" of="$mnt/copy" bs=7777 status=none

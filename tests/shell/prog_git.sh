@@ -12,17 +12,17 @@ export GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@localhost
 git init -q -b main "$tmp/src"
 mkdir "$tmp/src/log" "$tmp/src/fs"
 cp "$top_srcdir"/log/*.[ch] "$tmp/src/log/"
-cp "$top_srcdir"/fs/*.[ch] "$tmp/src/fs/"
+cp -r "$top_srcdir"/fs/store "$tmp/src/fs/"
 git -C "$tmp/src" add .
 git -C "$tmp/src" commit -q -m first
 git clone -q "$tmp/src" "$mnt/repo"
 cd "$mnt/repo" || exit 1
 for n in 1 2 3 4 5; do
 	echo "line $n" >>log/notes
-	git mv "fs/value.c" fs/moved.c
+	git mv "fs/store/value.c" fs/moved.c
 	git add -A
 	git commit -q -m "change $n"
-	git mv fs/moved.c fs/value.c
+	git mv fs/moved.c fs/store/value.c
 	git commit -q -m "back $n"
 done
 git checkout -q -b side HEAD~3

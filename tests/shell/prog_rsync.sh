@@ -16,7 +16,7 @@ copied()
 
 mkdir "$tmp/src"
 cp -a "$top_srcdir/fs" "$top_srcdir/log" "$tmp/src/"
-ln -s fs/main.c "$tmp/src/link"
+ln -s fs/cmd/main.c "$tmp/src/link"
 [ "$(copied)" -eq "$(find "$tmp/src" -type f | wc -l)" ] || fail "the first copy: $(cat "$tmp/out")"
 [ "$(copied)" -eq 0 ] || fail "the second run copied: $(cat "$tmp/out")"
 crash_mount

@@ -5,7 +5,7 @@
  * A commit queue over the real operation log on the model medium, with links that the test
  * acknowledges. One a process: the cases run one after another.
  */
-#include "replication/commit.h"
+#include "replication/commit/commit.h"
 
 #include "common/clock.h"
 #include "common/crc32c.h"

@@ -5,7 +5,7 @@
  * CUDA as a recording fake, for machines without a GPU: memory of the "device" is a memfd, which
  * stands for its dmabuf. gpu_setup() first; one thread sets it up, the pool's thread calls it.
  */
-#include "replication/region_memory.h"
+#include "replication/memory/region_memory.h"
 
 #include <check.h>
 #include <stddef.h>

@@ -11,11 +11,11 @@
  * put failed. One rig at a time; the host runs in kv-tuner.
  */
 #include "common/clock.h"
-#include "fs/bench_engine.h"
-#include "fs/bench_site.h"
-#include "fs/node_tuner_internal.h"
-#include "replication/region.h"
-#include "replication/transport_fault.h"
+#include "fs/bench/bench_engine.h"
+#include "fs/bench/bench_site.h"
+#include "fs/node/node_tuner_internal.h"
+#include "replication/memory/region.h"
+#include "replication/transport/transport_fault.h"
 #include "tests/unit/unit_main.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
  * directory, the log on the model medium; both count their calls in one struct crash and stop
  * together at the n-th.
  */
-#include "fs/node.h"
+#include "fs/node/node.h"
 #include "log/logdev_fault.h"
 #include "log/logdev_mem.h"
 #include "tests/unit/crash_files.h"

@@ -11,8 +11,8 @@
 #include "common/thread.h"
 #include "log/ckpt.h"
 #include "log/oplog.h"
-#include "replication/mirror.h"
-#include "replication/primary.h"
+#include "replication/mirror/mirror.h"
+#include "replication/primary/primary.h"
 
 #include <check.h>
 #include <errno.h>

@@ -5,8 +5,8 @@
  * A primary and mirrors in one process, in a temporary directory: nodes (repl_node.h), writers
  * (repl_writer.h), and what connects and compares them.
  */
-#include "replication/transport.h"
-#include "replication/transport_fault.h"
+#include "replication/transport/transport.h"
+#include "replication/transport/transport_fault.h"
 #include "tests/unit/repl_node.h"
 #include "tests/unit/repl_writer.h"
 

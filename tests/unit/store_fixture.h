@@ -3,7 +3,7 @@
 #define KVFS_TESTS_STORE_FIXTURE_H
 /* A store with its memory, and one short function per record for tests. Each takes
  * the lock itself. */
-#include "fs/store.h"
+#include "fs/store/store.h"
 
 #include <check.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "replication/addr.h"
+#include "replication/transport/addr.h"
 
 #include "tests/unit/unit_main.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvfs bench: choices of its clients, statistics over runs, and the figure. */
-#include "fs/bench_replication.h"
+#include "fs/bench/bench_replication.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>

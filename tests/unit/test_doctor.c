@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kvfs doctor makes of a device's operations; the rest is in tests/shell/doctor_*.sh. */
-#include "fs/doctor_internal.h"
+#include "fs/doctor/doctor_internal.h"
 
-#include "replication/transport_verbs.h"
+#include "replication/transport/transport_verbs.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>

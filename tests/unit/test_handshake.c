@@ -5,7 +5,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "replication/ack.h"
-#include "replication/control.h"
+#include "replication/frame.h"
 #include "replication/handshake.h"
 
 #include "tests/unit/unit_main.h"
@@ -177,27 +177,27 @@ START_TEST(keyless_caller_learns_nothing)
 	struct repl_hello hello = { .nonce = "a nonce" };
 	struct repl_join join;
 	struct handshake_refusal refusal;
-	struct control_frame f;
+	struct frame f;
 	uint8_t buf[REPL_SMALL_BYTES_MAX];
 	int fds[2];
 
 	pair(fds);
 	answer_start(&a, fds[1]);
 	memcpy(hello.uuid, uuid, 16);
-	ck_assert_int_eq(control_send(fds[0], REPL_HELLO, &hello, sizeof(hello), soon(), NULL), 0);
-	ck_assert_int_eq(control_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), 0);
+	ck_assert_int_eq(frame_send(fds[0], REPL_HELLO, &hello, sizeof(hello), soon(), NULL), 0);
+	ck_assert_int_eq(frame_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), 0);
 	ck_assert_int_eq(f.type, REPL_CHALLENGE);
 	ck_assert_uint_eq(f.len, sizeof(struct repl_challenge));
 	handshake_join_encode(&a_join, &join);
 	/* the mirror's own proof, sent back */
 	memcpy(join.proof, buf + offsetof(struct repl_challenge, proof), sizeof(join.proof));
-	ck_assert_int_eq(control_send(fds[0], REPL_JOIN, &join, sizeof(join), soon(), NULL), 0);
-	ck_assert_int_eq(control_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), 0);
+	ck_assert_int_eq(frame_send(fds[0], REPL_JOIN, &join, sizeof(join), soon(), NULL), 0);
+	ck_assert_int_eq(frame_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), 0);
 	ck_assert_int_eq(f.type, REPL_REFUSE);
 	ck_assert_int_eq(handshake_refuse_decode(buf, f.len, &refusal), 0);
 	ck_assert_int_eq(refusal.code, REPL_REFUSE_WRONG_KEY);
 	ck_assert_str_eq(refusal.text, "");
-	ck_assert_int_eq(control_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), -ECONNRESET);
+	ck_assert_int_eq(frame_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), -ECONNRESET);
 	pthread_join(a.thread, NULL);
 	ck_assert_int_eq(a.result, -EKEYREJECTED);
 	close(fds[0]);
@@ -217,19 +217,19 @@ struct between {
 static void *between_main(void *arg)
 {
 	struct between *m = arg;
-	struct control_frame f;
+	struct frame f;
 
 	for (unsigned i = 0; i < 4; i++) {
 		int from = i % 2 ? m->b : m->a, to = i % 2 ? m->a : m->b;
 		uint8_t *buf = m->keep[i];
 
-		if (control_recv(from, buf, REPL_SMALL_BYTES_MAX, soon(), NULL, &f) != 0)
+		if (frame_recv(from, buf, REPL_SMALL_BYTES_MAX, soon(), NULL, &f) != 0)
 			break;
 		if (i == m->at && m->bit / 8 < f.len) {
 			buf[m->bit / 8] ^= (uint8_t)(1 << m->bit % 8);
 			m->flipped = true;
 		}
-		if (control_send(to, f.type, buf, f.len, soon(), NULL) != 0)
+		if (frame_send(to, f.type, buf, f.len, soon(), NULL) != 0)
 			break;
 	}
 	shutdown(m->a, SHUT_RDWR);
@@ -290,18 +290,18 @@ START_TEST(replay_is_refused)
 {
 	struct between m = { .at = 9 };
 	struct answer a = { 0 }, again = { 0 };
-	struct control_frame f;
+	struct frame f;
 	uint8_t buf[REPL_SMALL_BYTES_MAX];
 	int fds[2];
 
 	ck_assert_int_eq(dial_through(&m, &a), 0);
 	pair(fds);
 	answer_start(&again, fds[1]);
-	ck_assert_int_eq(control_send(fds[0], REPL_HELLO, m.keep[0], sizeof(struct repl_hello),
+	ck_assert_int_eq(frame_send(fds[0], REPL_HELLO, m.keep[0], sizeof(struct repl_hello),
 				      soon(), NULL),
 			 0);
-	ck_assert_int_eq(control_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), 0);
-	ck_assert_int_eq(control_send(fds[0], REPL_JOIN, m.keep[2], sizeof(struct repl_join),
+	ck_assert_int_eq(frame_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), 0);
+	ck_assert_int_eq(frame_send(fds[0], REPL_JOIN, m.keep[2], sizeof(struct repl_join),
 				      soon(), NULL),
 			 0);
 	pthread_join(again.thread, NULL);

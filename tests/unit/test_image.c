@@ -5,7 +5,7 @@
  * batches: from its progress callback, so that a seed decides everything, and once from another
  * thread.
  */
-#include "fs/image.h"
+#include "fs/store/image.h"
 
 #include "log/ckpt_internal.h"
 #include "tests/unit/store_gen.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Post to acknowledgement: what is noted, what is not, and retries. */
-#include "replication/link_metrics.h"
+#include "replication/primary/link_metrics.h"
 
 #include "tests/unit/unit_main.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a link that fell back from verbs tries it again. No device and no peer: only the times. */
 #include "common/clock.h"
-#include "replication/link.h"
-#include "replication/transport_verbs.h"
+#include "replication/primary/link.h"
+#include "replication/transport/transport_verbs.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The metrics endpoint's manners with clients that have none. What it says: tests/shell/
  * metrics_endpoint.sh. */
-#include "fs/metrics_http.h"
+#include "fs/admin/metrics_http.h"
 
 #include "common/clock.h"
 #include "tests/unit/unit_main.h"

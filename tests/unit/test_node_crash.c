@@ -103,7 +103,7 @@ static bool progress_wait(struct progress *p)
 	return all;
 }
 
-/* One record on its way, as fs/fuse_op.c makes them. */
+/* One record on its way, as fs/fuse/fuse_op.c makes them. */
 struct crash_op {
 	struct op op;
 	struct progress *progress;

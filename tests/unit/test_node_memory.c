@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What RDMA would lock of a node's memory, and what is said of memory that a device does not take.
  * The device is a registrar that refuses. */
-#include "fs/node_memory.h"
+#include "fs/node/node_memory.h"
 #include "tests/unit/node_crash.h"
 #include "tests/unit/unit_main.h"
 
 #include "common/clock.h"
-#include "replication/region.h"
+#include "replication/memory/region.h"
 
 #include <sched.h>
 

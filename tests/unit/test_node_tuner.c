@@ -2,8 +2,8 @@
 /* The tuner over a node, its pure parts: options to settings and back, and what is read of a
  * machine made of files. The rest runs on a mount: tests/shell/tune.sh. */
 #include "common/clock.h"
-#include "fs/node_tuner_internal.h"
-#include "replication/region.h"
+#include "fs/node/node_tuner_internal.h"
+#include "replication/memory/region.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>

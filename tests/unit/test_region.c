@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The region pool over real memfd memory, and over a back-end and a registrar that can fail. */
-#include "replication/region_memory.h"
+#include "replication/memory/region_memory.h"
 
 #include "common/clock.h"
 #include "tests/unit/fake_cuda.h"

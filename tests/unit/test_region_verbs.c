@@ -4,7 +4,7 @@
  * from where it lies; a GPU's, which the device refuses where it knows no dmabuf, as a copy. CUDA
  * is a fake, the device is real: runs in the virtual-machine rig (tests/vm/verbs_contract.sh).
  */
-#include "replication/transport_verbs.h"
+#include "replication/transport/transport_verbs.h"
 #include "tests/unit/fake_cuda.h"
 #include "tests/unit/transport_pair.h"
 #include "tests/unit/unit_main.h"

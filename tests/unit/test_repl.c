@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Primary and mirrors together, over tcp and shm: live, catch-up, resync, refusals. */
-#include "replication/transport_fault.h"
+#include "replication/transport/transport_fault.h"
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/unit_main.h"
 

@@ -3,7 +3,7 @@
  * Which history counts: primaries that start again, lose their log's end, are promoted, or come
  * back after a promotion; and who knows that a mirror is in sync.
  */
-#include "replication/transport_fault.h"
+#include "replication/transport/transport_fault.h"
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/unit_main.h"
 

@@ -3,8 +3,8 @@
  * mirror's door, a mirror given twice, a record that does not apply. */
 #include "common/byteorder.h"
 #include "replication/ack.h"
-#include "replication/control.h"
 #include "replication/dial.h"
+#include "replication/frame.h"
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/unit_main.h"
 
@@ -179,7 +179,7 @@ static int stranger_with_hello(void)
 	int fd = stranger(NULL, 0);
 
 	memcpy(hello.uuid, rig_uuid, sizeof(hello.uuid));
-	ck_assert_int_eq(control_send(fd, REPL_HELLO, &hello, sizeof(hello),
+	ck_assert_int_eq(frame_send(fd, REPL_HELLO, &hello, sizeof(hello),
 				      clock_mono_ns() + RIG_WAIT_NS, NULL),
 			 0);
 	return fd;

@@ -6,8 +6,8 @@
  * on a lane that dies is read no more. A value that was freed meanwhile has another sum at the
  * mirror (and is AddressSanitizer's).
  */
-#include "replication/link.h"
-#include "replication/region.h"
+#include "replication/memory/region.h"
+#include "replication/primary/link.h"
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/repl_writer.h"
 #include "tests/unit/unit_main.h"

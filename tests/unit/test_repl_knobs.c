@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes, batches and polling of a primary change while it sends: nothing is lost, a parked lane
  * gets nothing, and what it had drains. */
-#include "replication/link.h"
-#include "replication/transport_internal.h"
+#include "replication/primary/link.h"
+#include "replication/transport/transport_internal.h"
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/unit_main.h"
 

@@ -4,8 +4,8 @@
  * twice (the rig's store takes each LSN once, in order), and the mirror never leaves the set that
  * is in sync. Where they can't be, the session ends and another catches up.
  */
-#include "replication/link.h"
-#include "replication/mirror_internal.h"
+#include "replication/mirror/mirror_internal.h"
+#include "replication/primary/link.h"
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/unit_main.h"
 

@@ -5,9 +5,9 @@
  * rig) also that it comes again after a queue pair of the datagrams has died.
  */
 #include "common/byteorder.h"
-#include "replication/link.h"
-#include "replication/mirror_internal.h"
-#include "replication/transport_verbs_internal.h"
+#include "replication/mirror/mirror_internal.h"
+#include "replication/primary/link.h"
+#include "replication/transport/transport_verbs_internal.h"
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/unit_main.h"
 

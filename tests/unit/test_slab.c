@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The slab allocator: classes, reuse of memory across classes, a full arena, threads. */
-#include "fs/slab.h"
+#include "fs/store/slab.h"
 
 #include "tests/unit/unit_main.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fs/store.h"
+#include "fs/store/store.h"
 
 #include "tests/unit/store_fixture.h"
 #include "tests/unit/unit_main.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames of kvfs top, from two replies that are written here. On a mount: tests/shell/top.sh. */
-#include "fs/top.h"
+#include "fs/cmd/top.h"
 
 #include "tests/unit/unit_main.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fault injector does what its plan says, and the transport below stays within its contract. */
-#include "replication/transport_fault.h"
+#include "replication/transport/transport_fault.h"
 
 #include "tests/unit/transport_pair.h"
 #include "tests/unit/unit_main.h"

@@ -4,8 +4,8 @@
  * never a byte outside the window, a read outside the ring, or a wait without end.
  */
 #include "common/byteorder.h"
-#include "replication/transport_shm_internal.h"
-#include "replication/transport_tcp_format.h"
+#include "replication/transport/transport_shm_internal.h"
+#include "replication/transport/transport_tcp_format.h"
 #include "tests/unit/transport_pair.h"
 #include "tests/unit/unit_main.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a poll spins before it sleeps: while its waits are short, and now and then to see whether
  * they have become so. */
-#include "replication/transport_internal.h"
+#include "replication/transport/transport_internal.h"
 #include "tests/unit/unit_main.h"
 
 #include <check.h>

@@ -6,7 +6,7 @@
  * for: bytes that were reused too early would arrive wrong. With a device everything else is
  * tests/unit/test_transport.c.
  */
-#include "replication/transport_verbs_internal.h"
+#include "replication/transport/transport_verbs_internal.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>

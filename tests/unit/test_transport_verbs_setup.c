@@ -5,7 +5,7 @@
  * (in the virtual-machine rig: tests/vm/verbs_contract.sh).
  */
 #include "common/byteorder.h"
-#include "replication/transport_verbs_internal.h"
+#include "replication/transport/transport_verbs_internal.h"
 #include "tests/unit/transport_pair.h"
 #include "tests/unit/unit_main.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/unit_main.h"
 #include "tests/unit/xgb_fault.h"
-#include "tuner/window_features.h"
 #include "tuner/model_file.h"
 #include "tuner/policy_xgboost.h"
 #include "tuner/rng.h"
+#include "tuner/window_features.h"
 #include "tuner/xgb_model.h"
 
 #include <errno.h>

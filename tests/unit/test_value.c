@@ -4,7 +4,7 @@
  * across changes, a checkpoint that goes on meanwhile (by the hooks), and an arena that runs full.
  * KVFS_TEST_SEED replays, KVFS_TEST_OPS sets the number of operations.
  */
-#include "fs/value.h"
+#include "fs/store/value.h"
 
 #include "common/crc32c.h"
 #include "tests/unit/unit_main.h"

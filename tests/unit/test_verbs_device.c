@@ -3,7 +3,7 @@
  * Which device, port and address verbs takes, and what it says of those it can't: from a tree as
  * the kernel's /sys/class. Interfaces are this machine's: lo is that of the InfiniBand device.
  */
-#include "replication/transport_verbs_internal.h"
+#include "replication/transport/transport_verbs_internal.h"
 #include "tests/unit/unit_main.h"
 
 #include <arpa/inet.h>

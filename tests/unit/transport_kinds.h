@@ -7,8 +7,8 @@
  * verbs runs where there is an RDMA device: in the virtual-machine rig
  * (tests/vm/verbs_contract.sh).
  */
-#include "replication/transport_fault.h"
-#include "replication/transport_verbs.h"
+#include "replication/transport/transport_fault.h"
+#include "replication/transport/transport_verbs.h"
 #include "tests/unit/transport_pair.h"
 #include "tests/unit/unit_main.h"
 

@@ -7,7 +7,7 @@
  */
 #include "common/clock.h"
 #include "common/thread.h"
-#include "replication/transport.h"
+#include "replication/transport/transport.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
