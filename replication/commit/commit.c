@@ -182,9 +182,11 @@ int commit_switch_log(struct commit *c)
 	c->leader_wanted = false;
 	if (!c->leader && !c->failed) {
 		c->leader = true;
-		pthread_mutex_unlock(&c->lock);
 		oplog_usage(c->log, &u);
-		err = commit_heeds_hold(&u) ? -EBUSY : oplog_switch(c->log, c->cfg.epoch);
+		err = commit_heeds_hold(&u) || !commit_room_give_up_rest_locked(c) ? -EBUSY : 0;
+		pthread_mutex_unlock(&c->lock);
+		if (!err)
+			err = oplog_switch(c->log, c->cfg.epoch);
 		pthread_mutex_lock(&c->lock);
 		commit_room_update_locked(c);
 		c->leader = false;

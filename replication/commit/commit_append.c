@@ -91,7 +91,6 @@ static int commit_batch_append(struct commit *c, struct commit_batch *b)
 	if (err)
 		return err;
 	atomic_store_explicit(&c->durable_lsn, b->ops[b->count - 1]->lsn, memory_order_release);
-	atomic_fetch_sub_explicit(&c->admitted, b->admitted, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->appended_records, b->count, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->appended_bytes, b->bytes, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->appends, 1, memory_order_relaxed);
@@ -198,6 +197,7 @@ bool commit_batch_run(struct commit *c, struct commit_batch *b, bool may_owe)
 	}
 	pthread_mutex_lock(&c->lock);
 	commit_room_update_locked(c);
+	atomic_fetch_sub_explicit(&c->admitted, b->admitted, memory_order_seq_cst);
 	to_post = c->link_count > 0 || c->owed_count > 0;
 	for (unsigned i = 0; i < b->count; i++) {
 		if (to_post)

@@ -123,8 +123,12 @@ void *commit_timer(void *arg);
 void commit_wake_locked(struct commit *c);
 /* Under the lock: waits on changed until deadline_ns. -ETIMEDOUT. */
 int commit_sleep_locked(struct commit *c, uint64_t deadline_ns);
-/* Under the lock, after an append, a switch or a checkpoint: room and the need for a checkpoint. */
 void commit_room_init(struct commit *c);
+/* Under the lock, after an append, a switch or a checkpoint: room and the need for a checkpoint. */
+void commit_room_update_locked(struct commit *c);
+/* Under the lock, the leader: nothing more is admitted than fits into the other pool. False: more
+ * has been, and no pool may be left before it is full. After true commit_room_update_locked. */
+bool commit_room_give_up_rest_locked(struct commit *c);
 /* Whether the log's other pool is left alone for a mirror: never so long that writers lack room. */
 static inline bool commit_heeds_hold(const struct oplog_usage *u)
 {
@@ -136,7 +140,5 @@ static inline bool commit_is_read_only(const struct commit *c)
 {
 	return atomic_load_explicit(&c->read_only, memory_order_relaxed);
 }
-
-void commit_room_update_locked(struct commit *c);
 
 #endif

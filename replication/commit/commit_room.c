@@ -10,8 +10,9 @@
 #include <errno.h>
 
 /* Switching pools can leave up to one record's room unused at the old one's end, twice while a
- * group is split. */
+ * group is split. Less in small pools, but for the largest record and the new pool's first one. */
 #define COMMIT_ROOM_SLACK (2ULL * RECORD_BYTES_MAX)
+#define COMMIT_ROOM_SLACK_MIN (RECORD_BYTES_MAX + 4096ULL)
 
 /* Several threads may each admit a record after one look. */
 #define COMMIT_ROOMY_BYTES (4ULL * RECORD_BYTES_MAX)
@@ -27,6 +28,8 @@ void commit_room_init(struct commit *c)
 	c->slack = u.active_capacity_bytes / 8;
 	if (c->slack > COMMIT_ROOM_SLACK)
 		c->slack = COMMIT_ROOM_SLACK;
+	if (c->slack < COMMIT_ROOM_SLACK_MIN && u.active_capacity_bytes / 4 > COMMIT_ROOM_SLACK_MIN)
+		c->slack = COMMIT_ROOM_SLACK_MIN;
 	c->reserve = c->slack + u.active_capacity_bytes / 16;
 	commit_room_update_locked(c);
 }
@@ -42,12 +45,29 @@ void commit_room_update_locked(struct commit *c)
 	room = u.active_capacity_bytes - u.active_used_bytes;
 	if (u.covered && !commit_heeds_hold(&u))
 		room += u.active_capacity_bytes - c->slack;
-	atomic_store_explicit(&c->room, room, memory_order_relaxed);
+	atomic_store_explicit(&c->room, room, memory_order_seq_cst);
 	if (u.active_used_bytes * 10 > u.active_capacity_bytes * 7 &&
 	    !atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
 		c->cfg.want_checkpoint(c->cfg.ctx);
 }
 
+bool commit_room_give_up_rest_locked(struct commit *c)
+{
+	struct oplog_usage u;
+	uint64_t left;
+
+	oplog_usage(c->log, &u);
+	left = u.active_capacity_bytes - c->slack;
+	if (left < atomic_load_explicit(&c->room, memory_order_relaxed))
+		atomic_store_explicit(&c->room, left, memory_order_seq_cst);
+	if (atomic_load_explicit(&c->admitted, memory_order_seq_cst) <= left)
+		return true;
+	commit_room_update_locked(c);
+	return false;
+}
+
+/* Who lowers room looks at admitted afterwards, and who adds to admitted at room: one of the two
+ * sees the other. Bytes that were appended leave admitted after they have left room. */
 static bool commit_admit_try(struct commit *c, uint32_t bytes, bool urgent)
 {
 	uint64_t keep = urgent ? 0 : c->reserve;
@@ -55,8 +75,8 @@ static bool commit_admit_try(struct commit *c, uint32_t bytes, bool urgent)
 
 	if (commit_is_read_only(c))
 		return false;
-	admitted = atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_relaxed) + bytes;
-	if (admitted + keep <= atomic_load_explicit(&c->room, memory_order_relaxed))
+	admitted = atomic_fetch_add_explicit(&c->admitted, bytes, memory_order_seq_cst) + bytes;
+	if (admitted + keep <= atomic_load_explicit(&c->room, memory_order_seq_cst))
 		return true;
 	atomic_fetch_sub_explicit(&c->admitted, bytes, memory_order_relaxed);
 	return false;

@@ -98,7 +98,8 @@ static void session_end(struct link *l)
 
 static void session_try_join(struct link *l)
 {
-	if (l->in_sync || atomic_load_explicit(&l->send.behind, memory_order_relaxed))
+	if (l->in_sync || atomic_load_explicit(&l->send.behind, memory_order_relaxed) ||
+	    atomic_load_explicit(&l->acked_lsn, memory_order_relaxed) < l->rejoin_lsn)
 		return;
 	l->joining = commit_link_set_sync(l->commit_link, true) != 0;
 	if (l->joining)
@@ -123,6 +124,7 @@ static void session_fall_out(struct link *l)
 	}
 	commit_link_set_sync(l->commit_link, false);
 	l->joining = false;
+	l->rejoin_lsn = commit_durable_lsn(l->primary->commit);
 	acked_lsn = atomic_load_explicit(&l->acked_lsn, memory_order_relaxed);
 	link_hold_begin(l, acked_lsn + 1, acked_lsn);
 	link_set_state(l, LINK_CATCHUP);

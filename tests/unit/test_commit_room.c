@@ -140,6 +140,31 @@ START_TEST(paces_admissions)
 }
 END_TEST
 
+/* What has been admitted while both pools had room still fits after a checkpoint's switch, which
+ * gives up the active one's rest: or there is no switch. */
+START_TEST(a_switch_breaks_no_promise)
+{
+	static struct test_op t[1100];
+	unsigned n = 0;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 0);
+	while (n < 1100 && commit_admit_now(commit, 1200, false))
+		n++;
+	ck_assert_uint_gt(n * 1200, POOL_BYTES);
+	ck_assert_int_eq(commit_switch_log(commit), -EBUSY);
+	for (unsigned i = 0; i < n; i++) {
+		t[i].op.admitted_bytes = 1200;
+		run(&t[i], 1024);
+		ANSWERED(&t[i], 0);
+	}
+	ck_assert_int_eq(atomic_load(&failed_err), 0);
+	oplog_covered(oplog, commit_durable_lsn(commit));
+	commit_checkpoint_done(commit, 0);
+	ck_assert_int_eq(commit_switch_log(commit), 0);
+	teardown();
+}
+END_TEST
+
 /* A pool held for a mirror is left alone by who switches as he likes, and taken when
  * records need room. */
 START_TEST(a_hold_never_costs_room)
@@ -216,6 +241,7 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint);
+	tcase_add_test(t, a_switch_breaks_no_promise);
 	tcase_add_test(t, a_checkpoint_from_before_the_disk_had_room_fails_no_writer);
 	tcase_add_test(t, paces_admissions);
 	tcase_add_test(t, a_hold_never_costs_room);
