@@ -72,6 +72,7 @@ limited() # LIMIT TEXT ARENA
 {
 	refuse_run 1 "$2" sh -c "ulimit $1 && exec '$KVFS' mount -o arena=$3 '$tmp/v' '$tmp/m'"
 }
+# shellcheck disable=SC2119 # with any sanitizer
 sanitized || # its shadow of all memory is above any limit
 	limited "-v 300000" "arena=2.00 GiB|smaller arena=" 2G
 for files in 8 16 64; do
