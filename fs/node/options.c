@@ -171,7 +171,7 @@ int options_finish(struct options *o, char why[OPTIONS_WHY_BYTES])
 	}
 	if (o->role == OPTIONS_MIRROR && o->listen.count == 0) {
 		snprintf(why, OPTIONS_WHY_BYTES,
-			 "a mirror needs listen=ADDR, for example -o listen=tcp:0.0.0.0:7700");
+			 "a mirror needs listen=ADDR, for example -o listen=tcp:0.0.0.0:7470");
 		return -EINVAL;
 	}
 	return 0;
