@@ -66,25 +66,6 @@ int io_write_full(int fd, const void *buf, size_t len)
 	return 0;
 }
 
-int io_read_full(int fd, void *buf, size_t len)
-{
-	char *p = buf;
-
-	while (len > 0) {
-		ssize_t n = read(fd, p, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -ENODATA;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 int io_fsync_dir(int dirfd)
 {
 	return fsync(dirfd) == 0 ? 0 : -errno;

@@ -11,7 +11,6 @@
 int io_pread_full(int fd, void *buf, size_t len, off_t off);
 int io_pwrite_full(int fd, const void *buf, size_t len, off_t off);
 int io_write_full(int fd, const void *buf, size_t len);
-int io_read_full(int fd, void *buf, size_t len);
 
 /* The names in directory dirfd are durable. */
 int io_fsync_dir(int dirfd);

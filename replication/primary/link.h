@@ -236,7 +236,6 @@ int link_session_run(struct link *l, int fd);
 int link_session_poll(struct link *l, uint64_t timeout_ns);
 
 /* An acknowledgement, wherever it came. -errno: it is nonsense. Whoever has ep. */
-struct ack;
 int link_session_ack(struct link *l, const struct ack *a);
 
 /* link_replace.c. can: at all. note: a LANE_DOWN came; false: this one ends the session. knows:
@@ -341,7 +340,6 @@ void link_transport_ended(struct link *l);
 bool link_transport_better(struct link *l, uint64_t now_ns);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */
-struct oplog;
 bool resync_needed(struct link *l);
 int resync_send(struct link *l, int fd);
 
