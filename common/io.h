@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_COMMON_IO_H
 #define KVFS_COMMON_IO_H
-/* Whole reads and writes, and the durability points on files. All block. 0 or
- * -errno. Any thread. */
+/* Whole reads and writes, and the durability points on files. All block. 0 or -errno. Any
+ * thread. */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>

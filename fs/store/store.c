@@ -13,8 +13,8 @@
 
 static_assert(sizeof(struct inode) <= 136, "part of the 256 bytes of metadata a key may take");
 
-/* Neighbours stay neighbours, 64 at a time, for the caches' sake; any pattern
- * of survivors spreads. */
+/* Neighbours stay neighbours, 64 at a time, for the caches' sake; any pattern of survivors
+ * spreads. */
 static uint64_t hash_ino(uint64_t ino)
 {
 	return ino + (ino >> 6) * 0x9e3779b97f4a7c15ULL;

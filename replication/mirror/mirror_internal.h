@@ -149,8 +149,8 @@ struct mirror {
 	struct mirror_run run;
 	struct mirror_load load;
 	struct mirror_replace replace;
-	/* one a sequence number, as the window's slots: a transport may read them
-	 * after post returned */
+	/* one a sequence number, as the window's slots: a transport may read them after post
+	 * returned */
 	uint8_t ack_bufs[REPL_ACK_SLOTS][sizeof(struct repl_ack)];
 
 	struct metric *stage_mirror, *stage_apply; /* set before the threads start */

@@ -228,8 +228,8 @@ static inline bool link_stopping(const struct link *l)
 	return atomic_load_explicit(&l->primary->stopping, memory_order_relaxed);
 }
 
-/* link_session.c: from an open control connection to its end. Always an error,
- * -ECANCELED when stopping. */
+/* link_session.c: from an open control connection to its end. Always an error, -ECANCELED when
+ * stopping. */
 int link_session_run(struct link *l, int fd);
 
 /* Takes what came, waiting up to timeout_ns for it. -errno: the session is over. Whoever has ep. */

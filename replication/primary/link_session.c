@@ -86,8 +86,8 @@ static void session_end(struct link *l)
 {
 	session_count_retries(l);
 	link_send_end(l);
-	/* A primary that stops acknowledges nothing more: the mirror stays
-	 * one that has everything. */
+	/* A primary that stops acknowledges nothing more: the mirror stays one that has
+	 * everything. */
 	if (l->in_sync && !link_stopping(l))
 		session_note_sync(l, false);
 	l->in_sync = false;
@@ -174,8 +174,8 @@ static int session_take_ack(struct link *l)
 	const uint8_t *window = l->tops->window(l->ep, &bytes);
 	struct ack a;
 
-	/* An earlier notice of this poll may have brought us past this
-	 * one's acknowledgement already. */
+	/* An earlier notice of this poll may have brought us past this one's acknowledgement
+	 * already. */
 	return ack_scan(window, l->last_ack.sequence, &a) ? link_session_ack(l, &a) : 0;
 }
 
