@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Transfers that go on until they are whole, and files replaced durably: see io.h. */
 #include "common/io.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Block devices and device-DAXes, inspected and made ready: see device.h. */
 #include "mkfs/device.h"
 
 #include "log/logdev.h"
