@@ -170,7 +170,7 @@ struct link {
 	struct commit_link *commit_link;
 	struct handshake_welcome welcome;
 	bool in_sync, joining;
-	/* What there was when it last fell out: writers wait for it again when it has all of that. */
+	/* what there was when it last fell out: writers wait for it again when it has all of it */
 	uint64_t rejoin_lsn;
 	struct link_load load;
 	bool told_sync;         /* what the mirror was last told of in_sync */

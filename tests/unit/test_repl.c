@@ -406,7 +406,7 @@ START_TEST(waits_for_log_room)
 		mirror_stats(rig.m[0].mirror, &s);
 	} while (s.durable_lsn == rig.p.last_lsn);
 	ck_assert(s.connected);
-	/* it answers heartbeats, so that its session goes on: nobody waits for it again and again */
+	/* it answers heartbeats, so its session goes on: nobody waits for it again and again */
 	began_ns = clock_mono_ns();
 	for (int i = 0; i < STALLED_PUTS; i++)
 		ck_assert_uint_eq(rig_write_many(&rig.p, 1, 1, 0), 0);
