@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The system's clocks: see clock.h. */
 #include "common/clock.h"
 
 #include <stdatomic.h>
-#include <stddef.h>
 #include <time.h>
 
-static const uint64_t *_Atomic fake_now;
 static _Atomic uint64_t last_real_ns;
 
 static uint64_t clock_read_ns(clockid_t id)
 {
-	const uint64_t *fake = atomic_load_explicit(&fake_now, memory_order_acquire);
 	struct timespec ts;
 
-	if (fake)
-		return *fake;
 	clock_gettime(id, &ts);
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
@@ -29,17 +25,10 @@ uint64_t clock_real_ns(void)
 	uint64_t now = clock_read_ns(CLOCK_REALTIME);
 	uint64_t last = atomic_load_explicit(&last_real_ns, memory_order_relaxed);
 
-	if (atomic_load_explicit(&fake_now, memory_order_relaxed))
-		return now;
 	while (now > last) {
 		if (atomic_compare_exchange_weak_explicit(
 			    &last_real_ns, &last, now, memory_order_relaxed, memory_order_relaxed))
 			return now;
 	}
 	return last;
-}
-
-void clock_set_fake(const uint64_t *now_ns)
-{
-	atomic_store_explicit(&fake_now, now_ns, memory_order_release);
 }

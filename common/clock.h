@@ -3,7 +3,7 @@
 #define KVFS_COMMON_CLOCK_H
 /*
  * Time. clock_mono_ns for deadlines and durations, clock_real_ns for timestamps that users see.
- * Tests replace both with a clock they move by hand (clock_set_fake). Any thread.
+ * Any thread.
  */
 #include <stdint.h>
 
@@ -13,8 +13,5 @@
 
 uint64_t clock_mono_ns(void);
 uint64_t clock_real_ns(void); /* since 1970; never goes back within a process */
-
-/* Test clock: both functions return *now_ns from then on; NULL returns to the system's clocks. */
-void clock_set_fake(const uint64_t *now_ns);
 
 #endif

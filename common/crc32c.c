@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* CRC32C by ISA-L: see crc32c.h. */
 #include "common/crc32c.h"
 
 #include <isa-l/crc.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Messages to stderr and the journal: see diag.h. */
 #include "common/diag.h"
 
 #include <limits.h>

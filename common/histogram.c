@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The log-linear histogram: see histogram.h. */
 #include "common/histogram.h"
 
 /* Values below 16 have a bucket each; above, the top five bits choose it. */

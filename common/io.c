@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Transfers that go on until they are whole, and files replaced durably: see io.h. */
 #include "common/io.h"
 
 #include <errno.h>
@@ -60,25 +61,6 @@ int io_write_full(int fd, const void *buf, size_t len)
 			continue;
 		if (n < 0)
 			return -errno;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-int io_read_full(int fd, void *buf, size_t len)
-{
-	char *p = buf;
-
-	while (len > 0) {
-		ssize_t n = read(fd, p, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -ENODATA;
 		p += n;
 		len -= (size_t)n;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_COMMON_IO_H
 #define KVFS_COMMON_IO_H
-/* Whole reads and writes, and the durability points on files. All block. 0 or
- * -errno. Any thread. */
+/* Whole reads and writes, and the durability points on files. All block. 0 or -errno. Any
+ * thread. */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -11,7 +11,6 @@
 int io_pread_full(int fd, void *buf, size_t len, off_t off);
 int io_pwrite_full(int fd, const void *buf, size_t len, off_t off);
 int io_write_full(int fd, const void *buf, size_t len);
-int io_read_full(int fd, void *buf, size_t len);
 
 /* The names in directory dirfd are durable. */
 int io_fsync_dir(int dirfd);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Named threads and waits on the monotonic clock: see thread.h. */
 #include "common/thread.h"
 
 #include "common/clock.h"

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* Starts a thread named name (at most 15 bytes, "kv-…") with all signals
- * blocked. -EAGAIN, -EINVAL. */
+/* Starts a thread named name (at most 15 bytes, "kv-…") with all signals blocked. -EAGAIN,
+ * -EINVAL. */
 int thread_start(pthread_t *ret_thread, const char *name, void *(*fn)(void *), void *arg);
 
 /* The calling thread gives way to others from now on: for work that nobody waits for yet. Without

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes and numbers, read and written: see units.h. */
 #include "common/units.h"
 
 #include <ctype.h>

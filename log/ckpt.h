@@ -61,13 +61,12 @@ int ckpt_list(struct ckpt *c, struct ckpt_info ret_infos[2]);
 
 /*
  * Reads the checkpoint info, calling item for each item in write order with its segment number;
- * item's non-zero return ends the walk. verify_only: item may be NULL.
- * -EBADMSG: a segment is missing, short or fails its checksum; *ret_bad_seg (may be NULL) names it.
- * -EIO.
- * -ENOENT: no such checkpoint any more. Items of earlier blocks have been handed on by then. data
- * is not aligned. A checkpoint found damaged here is not built upon: the next ckpt_begin goes on
- * from the other one and removes it.
- * progress, if not NULL, is called now and then with bytes done and bytes in all.
+ * item's non-zero return ends the walk; without item it is only verified. data is not aligned.
+ * progress, if not NULL, is called now and then with bytes done and bytes in all. -EBADMSG: a
+ * segment is missing, short or fails its checksum; *ret_bad_seg (may be NULL) names it; items of
+ * earlier blocks have been handed on by then. -ENOENT: no such checkpoint any more. -EIO. A
+ * checkpoint found damaged here is not built upon: the next ckpt_begin goes on from the other one
+ * and removes it.
  */
 struct ckpt_read_ops {
 	int (*item)(void *ctx, uint64_t seg, uint8_t type, const void *data, size_t len);

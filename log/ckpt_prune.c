@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes from the checkpoint directory: superseded checkpoints, leftovers of
- * a crash, everything. */
+/* What goes from the checkpoint directory: superseded checkpoints, leftovers of a crash,
+ * everything. */
 #include "log/ckpt_internal.h"
 
 #include <errno.h>

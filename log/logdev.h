@@ -3,7 +3,7 @@
 #define KVFS_LOG_LOGDEV_H
 /*
  * The log-device seam: one append-only pool that can be rewound whole.
- * Real: logdev_pmemlog.c (libpmemlog). Model medium in memory for tests: logdev_mem.c. Fault
+ * Real: logdev_pmemlog*.c (libpmemlog). Model medium in memory for tests: logdev_mem.c. Fault
  * injector: logdev_fault.c (wraps either; fails or tears the n-th append, rewind or check, or stops
  * the medium there as a crash would).
  * One writer at a time per device (the caller's lock); size and base may be read by any thread.
@@ -62,6 +62,9 @@ extern const struct logdev_ops logdev_pmemlog_ops;
 /* The same pools, for reading where nothing can be written: logdev_readonly.c. What would change
  * one is -EROFS. */
 extern const struct logdev_ops logdev_readonly_ops;
+
+/* What a pool begins with: the library's header and that of its log. */
+#define LOGDEV_HEADER_BYTES 8192
 
 /* Smallest pool mkfs.kvfs makes. */
 #define LOGDEV_SIZE_MIN (8ULL << 20)

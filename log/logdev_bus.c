@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The handler of SIGBUS that ends a guarded store: see logdev_bus.h. */
 #include "log/logdev_bus.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Pages of a log file, mapped ahead: see logdev_pages.h. */
 #include "log/logdev_pages.h"
 
 #include <errno.h>

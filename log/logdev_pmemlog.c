@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real log device: a libpmemlog pool. The only file that knows this library (it is deprecated
- * upstream).
+ * The real log device: a libpmemlog pool. Only this and logdev_pmemlog_create.c know that library
+ * (it is deprecated upstream).
  *
  * libpmemlog drops the result of msync(2), so on an ordinary file an append could return success
  * with nothing on the medium. It leaves errno set then: when it is, the pool is fsynced through a
@@ -15,8 +15,9 @@
  * Threads: one writer; used() is tracked here, so readers take no lock of the library.
  */
 #include "log/logdev.h"
+#include "log/logdev.h"
+#include "log/logdev_pmemlog_internal.h"
 
-#include "common/io.h"
 #include "log/logdev_bus.h"
 #include "log/logdev_pages.h"
 #include "log/volume_place.h"
@@ -24,7 +25,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -36,12 +36,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <libpmem.h>
 #include <libpmemlog.h>
 
-#define POOL_MODE 0600
 #define FORGET_WINDOW_BYTES (16ULL << 20)
-#define HEADER_BYTES 8192 /* the library's pool header and the log's own */
 
 struct logdev {
 	PMEMlogpool *pool;
@@ -57,19 +54,14 @@ struct logdev {
 	atomic_bool dead;      /* a write error was seen */
 };
 
-static int pool_path(int dirfd, const char *name, char path[PATH_MAX])
+int pool_path(int dirfd, const char *name, char path[PATH_MAX])
 {
 	int n = snprintf(path, PATH_MAX, "/proc/self/fd/%d/%s", dirfd, name);
 
 	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/*
- * Shutdown-state tracking asks the NVDIMM for its dirty-shutdown count, which virtual machines
- * lack; pools made with it can't be opened there. The setting is the process's, so it is made
- * before each create and open.
- */
-static void sds_off(void)
+void pool_sds_off(void)
 {
 	int off = 0;
 
@@ -77,22 +69,16 @@ static void sds_off(void)
 		setenv("PMEMLOG_CONF", "sds.at_create=0", 0);
 }
 
-static bool on_tmpfs(int fd)
+bool pool_on_tmpfs(int fd)
 {
 	struct statfs fs;
 
 	return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
 }
 
-/*
- * On tmpfs msync(2) does nothing, but its two system calls are three quarters of an append. The
- * library's only switch is this variable, for the whole process and read when the first pool is
- * opened: a pool opened later on another filesystem is then fsynced by us after each append
- * (must_sync).
- */
-static void msync_off_on_tmpfs(int dirfd)
+void pool_msync_off_on_tmpfs(int dirfd)
 {
-	if (on_tmpfs(dirfd))
+	if (pool_on_tmpfs(dirfd))
 		setenv("PMEM_IS_PMEM_FORCE", "1", 0);
 }
 
@@ -101,131 +87,6 @@ static bool msync_is_off(void)
 	const char *force = getenv("PMEM_IS_PMEM_FORCE");
 
 	return force && strcmp(force, "1") == 0;
-}
-
-/* The pool file and its name are on the medium. */
-static int pool_make_durable(int dirfd, const char *name)
-{
-	int rc = 0, fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	if (fsync(fd) != 0 || fsync(dirfd) != 0)
-		rc = -errno;
-	close(fd);
-	return rc;
-}
-
-/*
- * What makes the first append to a page dear is done here, where nobody waits for an append. On DAX
- * the first store to a page of an allocated but unwritten extent waits for the file system's
- * journal, milliseconds each: zeros are written over the whole pool. On tmpfs, see logdev_pages.h.
- */
-static int pool_write_out(int dirfd, const char *name, uint64_t size_bytes)
-{
-	static const uint8_t zero[1 << 20];
-	int fd = openat(dirfd, name, O_RDWR | O_CLOEXEC), rc = 0;
-
-	if (fd < 0)
-		return -errno;
-	for (uint64_t at = HEADER_BYTES; rc == 0 && at < size_bytes && volume_fd_is_dax(fd);) {
-		size_t len =
-		    size_bytes - at < sizeof(zero) ? (size_t)(size_bytes - at) : sizeof(zero);
-
-		rc = io_pwrite_full(fd, zero, len, (off_t)at);
-		at += len;
-	}
-	if (rc == 0 && on_tmpfs(fd))
-		rc = pages_make_huge(fd, HEADER_BYTES, size_bytes);
-	close(fd);
-	return rc;
-}
-
-static int create_errno(int err)
-{
-	switch (err) {
-	case EEXIST:
-	case EINVAL:
-	case ENOENT:
-	case EACCES:
-	case EPERM:
-	case EROFS:
-	case EFBIG:
-	case EMFILE:
-	case ENFILE:
-		return -err;
-	case ENOSPC:
-	case EDQUOT:
-		return -ENOSPC;
-	default:
-		return -EIO;
-	}
-}
-
-/* A device that the name leads to; the library makes pools only where the header is zero. */
-static int devdax_clear_header(int fd, uint64_t align)
-{
-	void *p = mmap(NULL, align, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (p == MAP_FAILED)
-		return -errno;
-	pmem_memset_persist(p, 0, HEADER_BYTES);
-	munmap(p, align);
-	return 0;
-}
-
-static int devdax_create(int dirfd, const char *name, const char *path)
-{
-	int fd = openat(dirfd, name, O_RDWR | O_CLOEXEC), rc;
-	uint64_t bytes, align;
-	PMEMlogpool *pool;
-
-	if (fd < 0)
-		return -errno;
-	rc = volume_devdax(fd, &bytes, &align) ? devdax_clear_header(fd, align) : -EEXIST;
-	close(fd);
-	if (rc != 0)
-		return rc;
-	sds_off();
-	pool = pmemlog_create(path, 0, POOL_MODE); /* 0: as large as the device */
-	if (pool == NULL)
-		return create_errno(errno);
-	pmemlog_close(pool);
-	return 0;
-}
-
-static int pmemlog_dev_create(int dirfd, const char *name, uint64_t size_bytes)
-{
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	char path[PATH_MAX];
-	PMEMlogpool *pool;
-	struct stat st;
-	int rc = pool_path(dirfd, name, path);
-
-	if (rc != 0)
-		return rc;
-	size_bytes -= size_bytes % page;
-	if (size_bytes < PMEMLOG_MIN_POOL)
-		return -EINVAL;
-	/* Asked first, so that what a failed create leaves is ours to remove. */
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return S_ISLNK(st.st_mode) ? devdax_create(dirfd, name, path) : -EEXIST;
-	sds_off();
-	msync_off_on_tmpfs(dirfd);
-	pool = pmemlog_create(path, size_bytes, POOL_MODE);
-	if (pool == NULL) {
-		rc = create_errno(errno);
-		if (rc != -EEXIST)
-			unlinkat(dirfd, name, 0);
-		return rc;
-	}
-	pmemlog_close(pool);
-	rc = pool_write_out(dirfd, name, size_bytes);
-	if (rc == 0)
-		rc = pool_make_durable(dirfd, name);
-	if (rc != 0)
-		unlinkat(dirfd, name, 0);
-	return rc == 0 ? 0 : create_errno(-rc);
 }
 
 static int base_cb(const void *buf, size_t len, void *arg)
@@ -322,8 +183,8 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 	if (rc != 0)
 		goto close_fd;
 	logdev_bus_catch();
-	sds_off();
-	msync_off_on_tmpfs(dirfd);
+	pool_sds_off();
+	pool_msync_off_on_tmpfs(dirfd);
 	dev->pool = pmemlog_open(path);
 	if (dev->pool == NULL) {
 		rc = open_errno(errno);
@@ -336,7 +197,7 @@ static int pmemlog_dev_open(int dirfd, const char *name, struct logdev **ret_dev
 	 * works. (Not pmem_is_pmem: libpmem knows its own mappings only, and PMEM_IS_PMEM_FORCE
 	 * makes it say yes to any.) */
 	dev->pmem = volume_fd_is_dax(dev->fd);
-	dev->must_sync = msync_is_off() && !dev->pmem && !on_tmpfs(dev->fd);
+	dev->must_sync = msync_is_off() && !dev->pmem && !pool_on_tmpfs(dev->fd);
 	dev->pages = (struct pages_ahead){ .base = (uintptr_t)dev->base, .bytes = dev->capacity };
 	*ret_dev = dev;
 	return 0;
@@ -357,15 +218,16 @@ static int pmemlog_dev_check(struct logdev *dev)
 	return atomic_load_explicit(&dev->dead, memory_order_relaxed) ? -EIO : 0;
 }
 
-struct store {
+/* One call of the library that writes. */
+struct pool_write {
 	struct logdev *dev;
 	const struct iovec *iov; /* NULL: rewind */
 	int iovcnt, rc, err;
 };
 
-static void pool_store(void *arg)
+static void pool_write_unguarded(void *arg)
 {
-	struct store *s = arg;
+	struct pool_write *s = arg;
 
 	errno = 0;
 	if (s->iov)
@@ -377,9 +239,9 @@ static void pool_store(void *arg)
 
 /* Through the library, whose lock stays taken where the medium refuses a store: such a pool is dead
  * and only closed. */
-static int pool_store_guarded(struct store *s)
+static int pool_write(struct pool_write *s)
 {
-	int rc = logdev_bus_guard(pool_store, s);
+	int rc = logdev_bus_guard(pool_write_unguarded, s);
 
 	if (rc == 0)
 		rc = s->rc != 0 ? -EIO : 0;
@@ -393,7 +255,7 @@ static int pool_store_guarded(struct store *s)
 static int pmemlog_dev_append(struct logdev *dev, const struct iovec *iov, int iovcnt)
 {
 	uint64_t used = atomic_load_explicit(&dev->used, memory_order_relaxed), bytes = 0;
-	struct store s = { .dev = dev, .iov = iov, .iovcnt = iovcnt };
+	struct pool_write s = { .dev = dev, .iov = iov, .iovcnt = iovcnt };
 	int i;
 
 	assert(iovcnt > 0);
@@ -405,7 +267,7 @@ static int pmemlog_dev_append(struct logdev *dev, const struct iovec *iov, int i
 		return -ENOSPC; /* asked here: the library formats an error text first */
 	if (!dev->pmem)
 		pages_ahead_reach(&dev->pages, used + bytes);
-	if (pool_store_guarded(&s) != 0)
+	if (pool_write(&s) != 0)
 		return -EIO;
 	atomic_store_explicit(&dev->used, used + bytes, memory_order_release);
 	return 0;
@@ -413,11 +275,11 @@ static int pmemlog_dev_append(struct logdev *dev, const struct iovec *iov, int i
 
 static int pmemlog_dev_rewind(struct logdev *dev)
 {
-	struct store s = { .dev = dev };
+	struct pool_write s = { .dev = dev };
 
 	if (atomic_load_explicit(&dev->dead, memory_order_relaxed))
 		return -EIO;
-	if (pool_store_guarded(&s) != 0)
+	if (pool_write(&s) != 0)
 		return -EIO;
 	if (pmemlog_tell(dev->pool) != 0) {
 		atomic_store_explicit(&dev->dead, true, memory_order_relaxed);
@@ -474,7 +336,7 @@ static void pmemlog_dev_close(struct logdev *dev)
 {
 	if (dev == NULL)
 		return;
-	pmemlog_close(dev->pool); /* also with its lock taken (pool_store_guarded) */
+	pmemlog_close(dev->pool); /* also with its lock taken (pool_write) */
 	close(dev->fd);
 	free(dev);
 }

@@ -2,15 +2,15 @@
 #ifndef KVFS_LOG_RECORD_FORMAT_H
 #define KVFS_LOG_RECORD_FORMAT_H
 /*
- * The operation record: one namespace or value change, as it stands in the log
- * and on the wire. All integers are big-endian, nothing is padded implicitly.
+ * The operation record: one namespace or value change, as it stands in the log and on the wire. All
+ * integers are big-endian, nothing is padded implicitly.
  *
  *   header (40) | body: common part (16), then the opcode's fixed part | payload
  *
- * The payload is names or value bytes; its length is what is left of value_len.
- * The checksum is CRC32C over the data bytes of the payload first, then header (its own field
- * taken as zero), body and names: so a writer can sum the data while copying them, before the
- * LSN is known, and only chain the short head behind.
+ * The payload is names or value bytes; its length is what is left of value_len. The checksum is
+ * CRC32C over the data bytes of the payload first, then header (its own field taken as zero), body
+ * and names: so a writer can sum the data while copying them, before the LSN is known, and only
+ * chain the short head behind.
  */
 #include <assert.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Directories, private mounts and device-DAXes: see volume_place.h. */
 #include "log/volume_place.h"
 
 #include <errno.h>

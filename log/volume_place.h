@@ -27,12 +27,11 @@ struct volume_place {
 #define VOLUME_PLACE_NONE { .dirfd = -1, .mountfd = -1 }
 
 /*
- * Opens path's directory. -ENOENT, -ENOTDIR (also a block device without DAX), -EACCES,
- -ENODATA (the device
- * holds no file system), -ENODEV (mounted, but without DAX), errors of mounting.
+ * Opens path's directory. -ENOENT, -ENOTDIR (also a block device without DAX), -EACCES, -ENODATA
+ * (the device holds no file system), -ENODEV (mounted, but without DAX), errors of mounting.
  */
-int volume_place_open(const char *path, struct volume_place *ret_place, char
-		      why[VOLUME_PLACE_WHY_BYTES]);
+int volume_place_open(const char *path, struct volume_place *ret_place,
+		      char why[VOLUME_PLACE_WHY_BYTES]);
 void volume_place_close(struct volume_place *p); /* also one that was never opened */
 
 bool volume_place_is_block(const char *path);

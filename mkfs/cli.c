@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* getopt_long and --help from one table: see cli.h. */
 #include "mkfs/cli.h"
 
 #include "common/diag.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Block devices and device-DAXes, inspected and made ready: see device.h. */
 #include "mkfs/device.h"
 
+#include "log/logdev.h"
 #include "mkfs/storage.h"
 
 #include <errno.h>
@@ -17,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HEADER_BYTES 8192
 #define WIPE_BYTES 65536
 #define JOURNAL_MIB "16"
 #define INODE_EVERY_BYTES "65536" /* a volume has few files, all of them large */
@@ -166,7 +167,7 @@ static const char *header_word(const uint8_t *p)
 {
 	if (memcmp(p, "PMEMLOG", 8) == 0)
 		return "a log pool";
-	for (size_t i = 0; i < HEADER_BYTES; i++) {
+	for (size_t i = 0; i < LOGDEV_HEADER_BYTES; i++) {
 		if (p[i])
 			return "data";
 	}

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The steps that make a volume, in their order: see make.h. */
 #include "mkfs/make.h"
 
 #include "common/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What mkfs.kvfs says of what it made: see mkfs_report.h. */
 #include "mkfs/mkfs_report.h"
 
 #include "common/json_text.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What is where a volume is to be made: see place.h. */
 #include "mkfs/place.h"
 
 #include "log/volume.h"

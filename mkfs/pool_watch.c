@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* "kv-progress", while pools are allocated: see pool_watch.h. */
 #include "mkfs/pool_watch.h"
 
 #include "common/clock.h"

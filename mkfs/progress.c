@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The line of progress: see progress.h. */
 #include "mkfs/progress.h"
 
 #include "common/clock.h"

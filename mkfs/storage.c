@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernel tells of storage: see storage.h. */
 #include "mkfs/storage.h"
 
 #include "log/volume_place.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Encoding, decoding and choosing of acknowledgements: see ack.h. */
 #include "replication/ack.h"
 
 #include "common/byteorder.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Connecting and listening: see dial.h. */
 #include "replication/dial.h"
 
 #include "common/clock.h"

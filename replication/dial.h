@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_REPLICATION_DIAL_H
 #define KVFS_REPLICATION_DIAL_H
-/* Control connections: TCP for tcp:, verbs: and bare addresses, a Unix socket for
- * shm:. Any thread. */
+/* Control connections: TCP for tcp:, verbs: and bare addresses, a Unix socket for shm:. Any
+ * thread. */
 #include "replication/repl_format.h"
 #include "replication/transport/addr.h"
 

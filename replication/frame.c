@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sending and receiving of frames: see frame.h. */
 #include "replication/frame.h"
 
 #include "common/byteorder.h"

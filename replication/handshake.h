@@ -71,13 +71,10 @@ int handshake_dial(struct handshake *h, int fd, const uint8_t uuid[16],
 		   const struct handshake_join *join, uint64_t deadline_ns,
 		   struct handshake_welcome *ret_welcome);
 
-/* Mirror: HELLO to JOIN. Sends the refusal itself where one is due. -EXDEV, -EKEYREJECTED,
- * -EPROTONOSUPPORT, and those of frame_recv. why is filled. */
-int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64_t deadline_ns,
-		     struct handshake_join *ret_join);
-/* The same in two steps that never wait, for a caller that collects the frames itself: f and msg
- * are what came. Answers go out as far as the socket takes them at once: all of it, on
- * a new connection. */
+/* Mirror: HELLO to JOIN, in two steps that never wait: f and msg are what came. They send the
+ * refusal themselves where one is due. Answers go out as far as the socket takes them at once: all
+ * of it, on a new connection. -EXDEV, -EKEYREJECTED, -EPROTONOSUPPORT, -EBADMSG, and those of
+ * frame_send. why is filled. */
 struct frame;
 int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
 			   const struct frame *f, const void *msg);
@@ -85,7 +82,7 @@ int handshake_answer_join(struct handshake *h, int fd, const struct frame *f,
 			  const void *msg, struct handshake_join *ret_join);
 /* The frame could not be had: the sentence for err in why. */
 int handshake_answer_lost(struct handshake *h, int fd, int err, const char *what);
-/* Mirror, after handshake_answer: either of the two ends the exchange. */
+/* Mirror, after handshake_answer_join: either of the two ends the exchange. */
 int handshake_welcome(struct handshake *h, int fd, const struct handshake_welcome *w,
 		      uint64_t deadline_ns);
 int handshake_refuse(struct handshake *h, int fd, enum repl_refusal code, const char *text,

@@ -253,24 +253,6 @@ int handshake_answer_join(struct handshake *h, int fd, const struct frame *f,
 	return err ? handshake_fail_io(h, err, "join") : 0;
 }
 
-int handshake_answer(struct handshake *h, int fd, const uint8_t uuid[16], uint64_t deadline_ns,
-		     struct handshake_join *ret_join)
-{
-	uint8_t buf[REPL_SMALL_BYTES_MAX];
-	struct frame f;
-	int err = frame_recv(fd, buf, sizeof(buf), deadline_ns, h->cancel, &f);
-
-	if (err)
-		return handshake_answer_lost(h, fd, err, "hello");
-	err = handshake_answer_hello(h, fd, uuid, &f, buf);
-	if (err)
-		return err;
-	err = frame_recv(fd, buf, sizeof(buf), deadline_ns, h->cancel, &f);
-	if (err)
-		return handshake_answer_lost(h, fd, err, "join");
-	return handshake_answer_join(h, fd, &f, buf, ret_join);
-}
-
 int handshake_welcome(struct handshake *h, int fd, const struct handshake_welcome *w,
 		      uint64_t deadline_ns)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Encoding and decoding of what is said about dead lanes: see lanes.h. */
 #include "replication/lanes.h"
 
 #include "replication/transport/transport.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Decoding of a mirror's load: see load.h. */
 #include "replication/load.h"
 
 #include "common/byteorder.h"

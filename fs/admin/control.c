@@ -150,6 +150,7 @@ static bool control_peer_ok(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
 	       (peer.uid == 0 || peer.uid == geteuid());
 }
+
 static void control_reply(int fd, json_t *reply)
 {
 	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
@@ -278,8 +279,8 @@ static void control_accept(struct control *c)
 	}
 }
 
-/* Bound through /proc/self/fd, since the volume's path may be longer than a
- * socket address holds. */
+/* Bound through /proc/self/fd, since the volume's path may be longer than a socket address
+ * holds. */
 static int control_bind(int dirfd, int *ret_fd)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };

@@ -4,15 +4,15 @@
 /*
  * The control socket VOLUME/control: one request line and reply lines, both JSON objects.
  *
- *   {"cmd":"status"}      → {"ok":true, …}  see status.c; "digest":true adds one of the state
+ *   {"cmd":"status"}      → {"ok":true, …}  see status.c; "digest":true adds one of all that users
+ *                                           can see but access times
  *   {"cmd":"metrics"}     → {"ok":true,"time_ns":…,"metrics":[…]}  see metrics_json.h; the time
  *                                                                  is monotonic
  *   {"cmd":"tune", "explain":N, "freeze":BOOL, "set":{KNOB:VALUE}, "record":"/FILE" or ""}
  *                         → {"ok":true,"tuner":{…},"decisions":[…]}  see control_tune.c
- *   {"cmd":"checkpoint"}  → {"ok":true,"number":…,"lsn":…}   when it is durable
- *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}              the mount is gone; checkpoint
- *                                                            and exit follow; a second line
- *                                                            comes if that checkpoint failed
+ *   {"cmd":"checkpoint"}  → {"ok":true,"lsn":…}   when it is durable
+ *   {"cmd":"shutdown"}    → {"ok":true,"pid":…}   the mount is gone; checkpoint and exit follow; a
+ *                                                 second line comes if that checkpoint failed
  *   anything refused      → {"ok":false,"error":"a sentence"}
  *
  * The peer must be root or the daemon's user. Server threads: "kv-control" accepts, "kv-ctl" serves
@@ -43,9 +43,8 @@ struct control_end {
 };
 
 /* Client: sends request to the daemon of WHERE (volume or mount point) and gets its reply, refused
- * ones included.
- * -errno with why: no such place, not running, no answer within the timeout. ret_end may be NULL;
- * else it is closed by control_end_close. Steals nothing: the caller keeps request. */
+ * ones included. -errno with why: no such place, not running, no answer within the timeout. ret_end
+ * may be NULL; else it is closed by control_end_close. Steals nothing: the caller keeps request. */
 int control_call(const char *where, json_t *request, unsigned timeout_s, json_t **ret_reply,
 		 struct control_end *ret_end, char *why, size_t why_cap);
 

@@ -274,12 +274,15 @@ int cmd_status(int argc, char **argv)
 
 	for (i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
-			printf("usage: kvfs status [--json] [--digest] WHERE\n\nShows the state of "
-			       "what is served at WHERE, a volume or a "
-			       "mount point.\n\n  --json    as one JSON object\n  --digest  with a "
-			       "checksum of all keys and values: "
-			       "equal on nodes with the same\n            state; meant for a quiet "
-			       "volume, it reads everything\n");
+			printf("usage: kvfs status [--json] [--digest] WHERE\n\n"
+			       "Shows the state of what is served at WHERE, a volume or a mount "
+			       "point.\n\n"
+			       "  --json    as one JSON object\n"
+			       "  --digest  with a digest of everything users can see but access "
+			       "times:\n"
+			       "            equal on nodes with equal state; it reads the whole "
+			       "store, and is\n"
+			       "            meant for a quiet volume\n");
 			return CMD_OK;
 		}
 		if (strcmp(argv[i], "--json") == 0)

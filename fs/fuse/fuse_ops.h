@@ -21,7 +21,6 @@
 
 #define FS_WORKERS_MAX 16
 #define FS_SPARES_MAX 32 /* started when all others wait for log room */
-#define FS_READ_BYTES_MAX RECORD_DATA_MAX
 /* all changes come through this mount: the kernel may keep what it knows */
 #define FS_CACHE_SECONDS 86400.0
 

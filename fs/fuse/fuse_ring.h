@@ -31,8 +31,8 @@ bool fuse_rings_offered(struct fs *fs);
  */
 int fuse_rings_create(struct fs *fs, struct fuse_rings **ret_rings);
 
-/* When the INIT request is answered: gives the entries to the kernel, waits for all
- * rings. The number of them; -errno: the kernel goes on with /dev/fuse. Main. */
+/* When the INIT request is answered: gives the entries to the kernel, waits for all rings. The
+ * number of them; -errno: the kernel goes on with /dev/fuse. Main. */
 int fuse_rings_begin(struct fuse_rings *rings);
 
 /* Ends the threads: when the mount is gone, or at once if now. Main. */

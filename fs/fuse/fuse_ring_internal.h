@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef KVFS_FS_FUSE_RING_INTERNAL_H
 #define KVFS_FS_FUSE_RING_INTERNAL_H
-/* What fuse_ring.c (threads), fuse_ring_entry.c (requests and answers)
- * and fuse_ring_wait.c share. */
+/*
+ * What the parts of fuse_ring.h share.
+ *
+ * fuse_ring.c         all rings together: set-up, INIT, the end
+ * fuse_ring_thread.c  "kv-ring-N"
+ * fuse_ring_entry.c   requests and answers
+ * fuse_ring_wait.c    "kv-wait-N": requests that may have to wait
+ */
 #include "fs/fuse/fuse_ops.h"
 #include "fs/fuse/fuse_ring.h"
 #include "fs/fuse/fuse_ring_format.h"
@@ -80,6 +86,9 @@ struct fuse_rings {
 };
 
 extern _Thread_local struct ring *ring_self; /* the ring whose thread this is */
+
+/* fuse_ring_thread.c: a ring's thread; arg is the ring. */
+void *ring_thread(void *arg);
 
 /* fuse_ring_entry.c */
 

@@ -8,10 +8,10 @@
  * for appends → commit queue and links (primary) or listener (mirror). Stop is the reverse, with a
  * last checkpoint.
  *
- * Threads: node_open, node_start, node_stop and node_close from the main thread. "kv-ckpt" makes
- * checkpoints and, once a second, asks the log's medium for write errors and the region pool for
- * what an RDMA device refused. Errors: one sentence in
- * why, for the one who started it.
+ * Threads: node_open, node_start_primary, node_start_mirror, node_stop and node_close from the main
+ * thread. "kv-ckpt" makes checkpoints and, once a second, asks the log's medium for write errors
+ * and the region pool for what an RDMA device refused. Errors: one sentence in why, for the one who
+ * started it.
  */
 #include "common/thread.h"
 #include "fs/node/node_metrics.h"
@@ -101,14 +101,14 @@ struct node {
 
 /*
  * Opens path's volume and brings its state into memory; ready for appends when it returns. media is
- * NULL but in tests.
- * -errno with why filled: see volume_open; -ENOMEM, -EUCLEAN (log hole), -EBADMSG, ...
+ * NULL but in tests. -errno with why filled: see volume_open; -ENOMEM, -EUCLEAN (log hole),
+ * -EBADMSG, ...
  */
 int node_open(const struct options *opt, const char *path, const struct node_media *media,
 	      struct node **ret_node, char why[NODE_WHY_BYTES]);
 
-/* Starts the commit queue and the links to the mirrors; waits for min_mirrors
- * as connect_timeout says, or -EINTR: node.interrupted. */
+/* Starts the commit queue and the links to the mirrors; waits for min_mirrors as connect_timeout
+ * says, or -EINTR: node.interrupted. */
 int node_start_primary(struct node *n, char why[NODE_WHY_BYTES]);
 /* Starts listening for a primary. */
 int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES]);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Linear hashing: see htable.h. */
 #include "fs/store/htable.h"
 
 #include <assert.h>

@@ -36,11 +36,12 @@ void image_inode_touch(struct image *im, struct inode *in);
 bool image_inode_gone(struct image *im, struct inode *in);
 void image_name_touch(struct image *im, struct name *n);
 bool image_name_gone(struct image *im, struct name *n);
-/* The inode's value may have changed its size: renews the estimate of what the
- * next checkpoint writes. */
+/* The inode's value may have changed its size: renews the estimate of what the next checkpoint
+ * writes. */
 void image_inode_resized(struct image *im, struct inode *in);
-/* The hook through which in's value tells of its chunks; lives on the caller's stack
- * for one operation. */
+
+/* The hook through which in's value tells of its chunks; lives on the caller's stack for one
+ * operation. */
 struct image_value_hook {
 	struct value_hook hook;
 	struct image *im;
@@ -65,8 +66,8 @@ struct image_write_ops {
 int image_write(struct image *im, struct ckpt *c, uint64_t epoch, const struct image_write_ops *ops,
 		void *ctx, struct ckpt_info *ret_info);
 
-/* Loads a checkpoint into an empty store. -EBADMSG (with a static text), -ENOSPC,
- * -ENOMEM, ckpt errors. */
+/* Loads a checkpoint into an empty store. -EBADMSG (with a static text), -ENOSPC, -ENOMEM, ckpt
+ * errors. */
 int image_load(struct image *im, struct ckpt *c, const struct ckpt_info *info,
 	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 	       const char **ret_why);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Encoding and decoding of checkpoint items: see image_item.h. */
 #include "fs/store/image_item.h"
 
 #include "common/byteorder.h"

@@ -13,8 +13,8 @@
 
 static_assert(sizeof(struct inode) <= 136, "part of the 256 bytes of metadata a key may take");
 
-/* Neighbours stay neighbours, 64 at a time, for the caches' sake; any pattern
- * of survivors spreads. */
+/* Neighbours stay neighbours, 64 at a time, for the caches' sake; any pattern of survivors
+ * spreads. */
 static uint64_t hash_ino(uint64_t ino)
 {
 	return ino + (ino >> 6) * 0x9e3779b97f4a7c15ULL;
@@ -171,11 +171,6 @@ void store_unlock(struct store *st)
 	pthread_mutex_unlock(&st->lock);
 }
 
-struct slab *store_slab(struct store *st)
-{
-	return st->slab;
-}
-
 struct image *store_image(struct store *st)
 {
 	return st->image;
@@ -189,11 +184,6 @@ uint64_t store_next_ino_locked(const struct store *st)
 uint64_t store_lsn_locked(const struct store *st)
 {
 	return st->lsn;
-}
-
-void store_set_lsn_locked(struct store *st, uint64_t lsn)
-{
-	st->lsn = lsn;
 }
 
 struct inode *store_inode_locked(struct store *st, uint64_t ino)
@@ -251,14 +241,6 @@ void store_stat_locked(const struct inode *in, struct stat *ret_st)
 	} else if (S_ISLNK(in->mode)) {
 		ret_st->st_size = (off_t)strlen(in->u.target);
 	}
-}
-
-int store_write_refs_locked(struct inode *in, uint64_t off, uint64_t len, struct value_ref *refs,
-			    int max)
-{
-	uint64_t covered;
-
-	return value_refs(&in->u.value, off, len, refs, max, &covered);
 }
 
 void store_ref_locked(struct inode *in)

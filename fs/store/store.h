@@ -60,7 +60,6 @@ void store_destroy(struct store *st); /* NULL is fine */
 
 void store_lock(struct store *st);
 void store_unlock(struct store *st);
-struct slab *store_slab(struct store *st);
 
 /* The number the next created inode must get (CREATE's key). */
 uint64_t store_next_ino_locked(const struct store *st);
@@ -68,24 +67,16 @@ uint64_t store_next_ino_locked(const struct store *st);
 /*
  * Executes a record: all or nothing. stage: the WRITE's prepared slots (value_stage), consumed on
  * success; NULL lets it stage here (mirror, recovery). Errors are those of the system call the
- * record stands for:
- * -ENOENT, -EEXIST, -ENOTDIR, -EISDIR, -ENOTEMPTY, -ENOSPC, -EFBIG, -EMLINK, -ENOMEM, -ENODATA
- * (xattr),
- * -EPERM (LINK of a directory), -ENAMETOOLONG, -E2BIG (xattr value), -EOPNOTSUPP (FALLOCATE mode),
- * -EINVAL (rename into own subtree, operation on a wrong file type, a name that is not the key's),
- * -ENXIO (CREATE with a wrong ino). COPY takes at most RECORD_DATA_MAX bytes that lie within the
- * source (-EINVAL). On a mirror any error means divergence.
+ * record stands for: -ENOENT, -EEXIST, -ENOTDIR, -EISDIR, -ENOTEMPTY, -ENOSPC, -EFBIG, -EMLINK,
+ * -ENOMEM, -ENODATA (xattr), -EPERM (LINK of a directory), -ENAMETOOLONG, -E2BIG (xattr value),
+ * -EOPNOTSUPP (FALLOCATE mode), -EINVAL (rename into own subtree, operation on a wrong file type, a
+ * name that is not the key's), -ENXIO (CREATE with a wrong ino). COPY takes at most RECORD_DATA_MAX
+ * bytes that lie within the source (-EINVAL). On a mirror any error means divergence.
  */
 int store_apply_locked(struct store *st, const struct record *r, struct value_stage *stage);
 
-/* References to what [off, off+len) of a regular file holds now (value_refs): after a WRITE was
- * applied they are the stable memory its record is sent from. Returns their number. */
-int store_write_refs_locked(struct inode *in, uint64_t off, uint64_t len, struct value_ref *refs,
-			    int max);
-
-/* LSN of the last applied record; set while loading a checkpoint. */
+/* LSN of the last applied record. */
 uint64_t store_lsn_locked(const struct store *st);
-void store_set_lsn_locked(struct store *st, uint64_t lsn);
 
 /* Reading */
 struct inode *store_inode_locked(struct store *st, uint64_t ino);  /* NULL: none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names table, directories' entries in cookie order, and readdir. All under
- * the store's lock. */
+/* The names table, directories' entries in cookie order, and readdir. All under the store's
+ * lock. */
 #include "fs/store/store_internal.h"
 
 #include <assert.h>

@@ -42,8 +42,8 @@ struct value_plan {
 	struct value_edit fixed[VALUE_EDITS_FIXED];
 };
 
-/* Begins a plan. tree: the value must have one afterwards. Uncommitted plans
- * end with value_plan_abort. */
+/* Begins a plan. tree: the value must have one afterwards. Uncommitted plans end with
+ * value_plan_abort. */
 void value_plan_begin(struct value_plan *p, struct slab *s, struct value *v,
 		      const struct value_hook *h, uint64_t new_size, bool tree);
 

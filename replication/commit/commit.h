@@ -116,16 +116,16 @@ int commit_wait_durable(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
 /* The same until lsn is committed: for who makes many records and is not to run ahead. */
 int commit_wait_committed(struct commit *c, uint64_t lsn, uint64_t timeout_ns);
 
-/* Makes the log switch pools between two appends. -EBUSY: not covered, or held
- * for a mirror; -EIO. */
+/* Makes the log switch pools between two appends. -EBUSY: not covered, or held for a mirror;
+ * -EIO. */
 int commit_switch_log(struct commit *c);
 
 /* A checkpoint begins; one at a time. One that began before a writer asked may lack the disk space
  * that is there by now: its failure is not that writer's. */
 void commit_checkpoint_begin(struct commit *c);
 
-/* It ended. err 0, after oplog_covered(): room was made, waiting writers go on. Otherwise
- * why it failed, for commit_admit()'s error. */
+/* It ended. err 0, after oplog_covered(): room was made, waiting writers go on. Otherwise why it
+ * failed, for commit_admit()'s error. */
 void commit_checkpoint_done(struct commit *c, int err);
 
 /* Links. post is called by the leader, in LSN order, after the local append, without commit locks

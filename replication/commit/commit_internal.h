@@ -93,6 +93,7 @@ struct commit {
 void commit_advance_locked(struct commit *c, struct cds_list_head *done);
 /* Without the lock: answers and lets go of the ops on the list. */
 void commit_finish(struct cds_list_head *done, int err);
+
 /* The leader's group: what it moved from incoming to appending. */
 struct commit_batch {
 	struct op *ops[COMMIT_BATCH_OPS];

@@ -6,76 +6,26 @@
  *   --decommit--> BARE
  *
  * and BUSY while the first or last arrow runs without the lock. "kv-region" does both ahead of
- * need;
- * a get that finds nothing READY (or LEAVING, which is as good) goes from BARE itself: a miss.
+ * need; a get that finds nothing READY (or LEAVING, which is as good) goes from BARE itself: a
+ * miss.
  *
  * Threads: any. One mutex, held over no system call but the wake-up of the thread.
  */
-#include "replication/memory/region.h"
+#include "replication/memory/region_internal.h"
 
 #include "common/clock.h"
 #include "common/thread.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /* How long a get waits for a region that the thread is just preparing or giving back. */
 #define REGION_BUSY_WAIT_NS (10ULL * 1000000000ULL)
 
-/* Between attempts to register memory with a device that had no room for it. */
-#define REGION_REGISTER_RETRY_NS (1 * NSEC_PER_SEC)
-
 /* How long a region stays LEAVING after the last put: values that are deleted and written again
  * (the usual case) find warm memory. */
 #define REGION_LINGER_NS (3 * NSEC_PER_SEC)
-
-enum region_state { REGION_BARE, REGION_READY, REGION_LEAVING, REGION_USED, REGION_BUSY,
-		    REGION_STATES };
-
-#define REGION_NONE UINT32_MAX
-
-struct region_slot {
-	void *_Atomic handle;    /* the registrar's; written under lock or while BUSY */
-	uint32_t next;           /* in the list of its state */
-	enum region_state state; /* lock */
-};
-
-struct region_pool {
-	const struct region_backend_ops *be;
-	void *be_ctx;
-	uint8_t *base;
-	uint32_t regions;
-	pthread_t thread;
-
-	pthread_mutex_t lock;  /* everything below */
-	pthread_cond_t work;   /* for the thread */
-	pthread_cond_t idle;   /* a region left BUSY */
-	/* changes only when nothing is BUSY or registering */
-	const struct region_registrar_ops *registrar;
-	void *registrar_ctx;
-	bool registering;      /* the thread is in registrar->add, without the lock */
-	bool register_never;    /* the registrar's device can't take this kind of memory at all */
-	bool registrar_changes; /* the thread begins nothing: handles are the changer's */
-	uint32_t register_next; /* no region before it lacks a handle */
-	_Atomic int register_err; /* of the last attempt; written under lock */
-	uint64_t register_retry_ns;
-	uint32_t reserve;      /* regions */
-	uint32_t count[REGION_STATES];
-	uint32_t head[REGION_STATES]; /* lists; USED and BUSY have none */
-	/* the machine is out of memory: no more ahead until something changes */
-	bool commit_failed;
-	_Atomic int commit_err; /* the same for who looks on: set_reserve leaves it; written under
-				   lock */
-	_Atomic uint64_t refused_ns; /* when either failed last; written under lock */
-	bool stop;
-	uint64_t linger_until_ns; /* no region leaves before */
-	_Atomic uint64_t hits, misses; /* written under lock */
-	_Atomic uint64_t registered;           /* regions with a handle */
-	_Atomic uint64_t found, not_found;     /* look-ups; relaxed */
-	struct region_slot slot[];
-};
 
 static void state_set_locked(struct region_pool *p, uint32_t i, enum region_state state)
 {
@@ -99,61 +49,11 @@ static uint32_t pop_locked(struct region_pool *p, enum region_state from, enum r
 	return i;
 }
 
-/* Regions above the reserve that stay ready, so that use that swings about a
- * level costs nothing. */
+/* Regions above the reserve that stay ready, so that use that swings about a level costs
+ * nothing. */
 static uint32_t ready_max(const struct region_pool *p)
 {
 	return p->reserve + (p->reserve + 1) / 2;
-}
-
-static int registrar_add(struct region_pool *p, uint32_t i, void **ret_handle)
-{
-	const struct region_registrar_ops *r = p->registrar;
-	uint8_t *at = p->base + i * REGION_BYTES;
-	uint64_t fd_off;
-	int fd, err;
-
-	if (!p->be->dmabuf)
-		return r->add(p->registrar_ctx, at, REGION_BYTES, ret_handle);
-	if (!r->add_dmabuf)
-		return -EOPNOTSUPP;
-	err = p->be->dmabuf(p->be_ctx, i * REGION_BYTES, &fd, &fd_off);
-	return err ? err
-		   : r->add_dmabuf(p->registrar_ctx, fd, fd_off, at, REGION_BYTES, ret_handle);
-}
-
-static int handle_add(struct region_pool *p, uint32_t i)
-{
-	void *handle = NULL;
-	int err;
-
-	if (!p->registrar)
-		return 0;
-	err = registrar_add(p, i, &handle);
-	if (!err) {
-		atomic_store_explicit(&p->slot[i].handle, handle, memory_order_release);
-		atomic_fetch_add_explicit(&p->registered, 1, memory_order_relaxed);
-	}
-	return err;
-}
-
-static void handle_remove(struct region_pool *p, uint32_t i)
-{
-	void *handle = atomic_exchange_explicit(&p->slot[i].handle, NULL, memory_order_acq_rel);
-
-	if (!handle)
-		return;
-	p->registrar->remove(p->registrar_ctx, handle);
-	atomic_fetch_sub_explicit(&p->registered, 1, memory_order_relaxed);
-}
-
-/* A region from i on may lack a handle: the thread looks. */
-static void register_from_locked(struct region_pool *p, uint32_t i)
-{
-	if (i < p->register_next)
-		p->register_next = i;
-	if (p->registrar)
-		pthread_cond_signal(&p->work);
 }
 
 static void committed_locked(struct region_pool *p, int err)
@@ -161,20 +61,6 @@ static void committed_locked(struct region_pool *p, int err)
 	p->commit_err = err;
 	if (err)
 		p->refused_ns = clock_mono_ns();
-}
-
-static void registered_locked(struct region_pool *p, uint32_t i, int err)
-{
-	p->register_err = err;
-	if (!err)
-		return;
-	p->refused_ns = clock_mono_ns();
-	p->register_never = err == -EOPNOTSUPP;
-	if (p->register_never)
-		return;
-	/* Its bytes are copied where they would have been sent from here: slower, not wrong. */
-	p->register_retry_ns = clock_mono_ns() + REGION_REGISTER_RETRY_NS;
-	register_from_locked(p, i);
 }
 
 /*
@@ -186,36 +72,8 @@ static int prepare(struct region_pool *p, uint32_t i, int *ret_register_err)
 	int err = p->be->commit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
 
 	if (!err)
-		*ret_register_err = p->register_never ? -EOPNOTSUPP : handle_add(p, i);
+		*ret_register_err = p->register_never ? -EOPNOTSUPP : region_handle_add(p, i);
 	return err;
-}
-
-/* Registers one region that is in use or ready without it. False: there is none, or it is too
- * early. Drops and retakes the lock. */
-static bool register_step_locked(struct region_pool *p)
-{
-	uint32_t i = p->register_next;
-	int err;
-
-	if (!p->registrar || p->register_never || clock_mono_ns() < p->register_retry_ns)
-		return false;
-	while (i < p->regions &&
-	       (p->slot[i].state == REGION_BARE || p->slot[i].state == REGION_BUSY ||
-		atomic_load_explicit(&p->slot[i].handle, memory_order_relaxed)))
-		i++;
-	p->register_next = i;
-	if (i == p->regions)
-		return false;
-	p->register_next = i + 1;
-	/* Only this thread takes a region's memory away: i keeps it meanwhile. */
-	p->registering = true;
-	pthread_mutex_unlock(&p->lock);
-	err = handle_add(p, i);
-	pthread_mutex_lock(&p->lock);
-	p->registering = false;
-	pthread_cond_broadcast(&p->idle);
-	registered_locked(p, i, err);
-	return true;
 }
 
 static void busy_end_locked(struct region_pool *p, uint32_t i, enum region_state state)
@@ -224,57 +82,70 @@ static void busy_end_locked(struct region_pool *p, uint32_t i, enum region_state
 	pthread_cond_broadcast(&p->idle);
 }
 
-/* One step towards the reserve; false when there is nothing to do before *ret_until_ns (0: at all).
- * Drops and retakes the lock. */
-static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
+/* Makes one region READY ahead of need. False: enough are, or none can be. Drops and retakes the
+ * lock. */
+static bool commit_step_locked(struct region_pool *p)
 {
-	uint32_t i;
 	int err, register_err = 0;
+	uint32_t i;
 
-	if (p->count[REGION_READY] < p->reserve) {
-		if (pop_locked(p, REGION_LEAVING, REGION_READY) != REGION_NONE)
-			return true;
-		i = p->commit_failed ? REGION_NONE : pop_locked(p, REGION_BARE, REGION_BUSY);
-		if (i != REGION_NONE) {
-			pthread_mutex_unlock(&p->lock);
-			err = prepare(p, i, &register_err);
-			pthread_mutex_lock(&p->lock);
-			p->commit_failed = err != 0;
-			committed_locked(p, err);
-			busy_end_locked(p, i, err ? REGION_BARE : REGION_READY);
-			if (!err && p->registrar)
-				registered_locked(p, i, register_err);
-			return true;
-		}
-	}
-	if (register_step_locked(p))
+	if (p->count[REGION_READY] >= p->reserve)
+		return false;
+	if (pop_locked(p, REGION_LEAVING, REGION_READY) != REGION_NONE)
 		return true;
-	if (p->count[REGION_READY] > ready_max(p)) {
-		pop_locked(p, REGION_READY, REGION_LEAVING);
-		return true;
-	}
+	i = p->commit_failed ? REGION_NONE : pop_locked(p, REGION_BARE, REGION_BUSY);
+	if (i == REGION_NONE)
+		return false;
+	pthread_mutex_unlock(&p->lock);
+	err = prepare(p, i, &register_err);
+	pthread_mutex_lock(&p->lock);
+	p->commit_failed = err != 0;
+	committed_locked(p, err);
+	busy_end_locked(p, i, err ? REGION_BARE : REGION_READY);
+	if (!err && p->registrar)
+		region_registered_locked(p, i, register_err);
+	return true;
+}
+
+/* Gives one LEAVING region's memory back. False: there is none, or none may go before
+ * *ret_until_ns (0: no such time). Drops and retakes the lock. */
+static bool decommit_step_locked(struct region_pool *p, uint64_t *ret_until_ns)
+{
+	uint32_t i = REGION_NONE;
+
 	*ret_until_ns = p->count[REGION_LEAVING] ? p->linger_until_ns : 0;
 	if (*ret_until_ns <= clock_mono_ns() || p->commit_failed) {
 		i = pop_locked(p, REGION_LEAVING, REGION_BUSY);
 		*ret_until_ns = 0;
-	} else {
-		i = REGION_NONE;
 	}
-	if (i == REGION_NONE) {
-		bool waits = p->registrar && !p->register_never && p->register_next < p->regions;
-
-		if (waits && (*ret_until_ns == 0 || p->register_retry_ns < *ret_until_ns))
-			*ret_until_ns = p->register_retry_ns;
+	if (i == REGION_NONE)
 		return false;
-	}
 	pthread_mutex_unlock(&p->lock);
-	handle_remove(p, i);
+	region_handle_remove(p, i);
 	p->be->decommit(p->be_ctx, i * REGION_BYTES, REGION_BYTES);
 	pthread_mutex_lock(&p->lock);
 	p->commit_failed = false;
 	p->commit_err = 0;
 	busy_end_locked(p, i, REGION_BARE);
 	return true;
+}
+
+/* One step towards the reserve; false when there is nothing to do before *ret_until_ns (0: at all).
+ * Drops and retakes the lock. */
+static bool balance_locked(struct region_pool *p, uint64_t *ret_until_ns)
+{
+	if (commit_step_locked(p) || region_register_step_locked(p))
+		return true;
+	if (p->count[REGION_READY] > ready_max(p)) {
+		pop_locked(p, REGION_READY, REGION_LEAVING);
+		return true;
+	}
+	if (decommit_step_locked(p, ret_until_ns))
+		return true;
+	if (p->registrar && !p->register_never && p->register_next < p->regions &&
+	    (*ret_until_ns == 0 || p->register_retry_ns < *ret_until_ns))
+		*ret_until_ns = p->register_retry_ns;
+	return false;
 }
 
 static void *region_thread(void *arg)
@@ -379,7 +250,7 @@ void region_pool_destroy(struct region_pool *p)
 	pthread_mutex_unlock(&p->lock);
 	pthread_join(p->thread, NULL);
 	for (uint32_t i = 0; i < p->regions; i++)
-		handle_remove(p, i);
+		region_handle_remove(p, i);
 	if (p->registrar && p->registrar->gone)
 		p->registrar->gone(p->registrar_ctx);
 	pool_free(p);
@@ -398,7 +269,7 @@ static int get_miss_locked(struct region_pool *p, uint32_t i)
 	committed_locked(p, err);
 	busy_end_locked(p, i, err ? REGION_BARE : REGION_USED);
 	if (!err)
-		register_from_locked(p, i);
+		region_register_from_locked(p, i);
 	return err;
 }
 
@@ -441,7 +312,7 @@ int region_get(struct region_pool *p, struct region *ret_region)
 		pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
 	if (err)
-		return err == -ENOMEM ? err : -ENOMEM;
+		return -ENOMEM;
 	ret_region->base = p->base + i * REGION_BYTES;
 	ret_region->index = i;
 	ret_region->registered = atomic_load_explicit(&p->slot[i].handle, memory_order_acquire);
@@ -470,46 +341,6 @@ void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes)
 	p->commit_failed = false;
 	pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
-}
-
-void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops,
-			       void *ctx)
-{
-	pthread_mutex_lock(&p->lock);
-	p->registrar_changes = true;
-	/* each ends by itself: a bounded number of page faults, or one registration */
-	while (p->count[REGION_BUSY] > 0 || p->registering)
-		pthread_cond_wait(&p->idle, &p->lock);
-	pthread_mutex_unlock(&p->lock); /* who takes or gives a region touches no handle */
-	for (uint32_t i = 0; i < p->regions; i++)
-		handle_remove(p, i);
-	pthread_mutex_lock(&p->lock);
-	p->registrar = ops;
-	p->registrar_ctx = ctx;
-	p->register_err = 0;
-	p->register_never = false;
-	p->register_retry_ns = 0;
-	register_from_locked(p, 0);
-	p->registrar_changes = false;
-	pthread_cond_signal(&p->work);
-	pthread_mutex_unlock(&p->lock);
-}
-
-bool region_pool_find(struct region_pool *p, const void *addr, size_t len, void **ret_handle)
-{
-	uintptr_t off = (uintptr_t)addr - (uintptr_t)p->base; /* wraps for what lies before */
-	size_t i = off / REGION_BYTES;
-	void *handle;
-
-	if (len == 0 || i >= p->regions || (off + len - 1) / REGION_BYTES != i)
-		return false;
-	/* acquire pairs with the release in handle_add: the handle's content is there */
-	handle = atomic_load_explicit(&p->slot[i].handle, memory_order_acquire);
-	atomic_fetch_add_explicit(handle ? &p->found : &p->not_found, 1, memory_order_relaxed);
-	if (!handle)
-		return false;
-	*ret_handle = handle;
-	return true;
 }
 
 void region_pool_look(struct region_pool *p, struct region_look *ret_look)

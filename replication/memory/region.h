@@ -31,8 +31,7 @@ struct region_backend_ops {
 	/* Reserves address space for arena_bytes, aligned to REGION_BYTES; no memory yet. where:
 	 * which node or device, as the option says it; NULL for a back-end that needs none.
 	 * Of the first huge_bytes may lie in reserved hugepages what such pages suffice for.
-	 * -ENODEV, -ENOENT: not there;
-	 * -EBUSY, -ENOSPC, -ENOMEM, -EPERM, ... */
+	 * -ENODEV, -ENOENT: not there; -EBUSY, -ENOSPC, -ENOMEM, -EPERM, ... */
 	int (*open)(const char *where, uint64_t arena_bytes, uint64_t huge_bytes, void **ret_be,
 		    uint8_t **ret_base);
 	/* Makes [off, off+len) usable (faulted in) / gives its memory back. -ENOMEM. */
@@ -80,10 +79,9 @@ void region_pool_set_reserve(struct region_pool *p, uint64_t reserve_bytes);
 /*
  * From now on the thread registers regions by ops: those present one after the other, new ones
  * before they join the reserve. A region that the data path had to prepare itself, or that the
- * device could not take, is used without and tried (again) later (but see
- * add_dmabuf). ops NULL ends it. Waits for a
- * registration under way, and takes back those made with the ops before: nobody may use their
- * handles any more. Callers one at a time.
+ * device could not take, is used without and tried (again) later (but see add_dmabuf). ops NULL
+ * ends it. Waits for a registration under way, and takes back those made with the ops before:
+ * nobody may use their handles any more. Callers one at a time.
  */
 void region_pool_set_registrar(struct region_pool *p, const struct region_registrar_ops *ops,
 			       void *ctx);

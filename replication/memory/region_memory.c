@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing of memory= and the choice of the back-end: see region_memory.h. */
 #include "replication/memory/region_memory.h"
 
 #include "common/units.h"

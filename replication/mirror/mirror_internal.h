@@ -7,7 +7,8 @@
  * mirror.c          life cycle, figures
  * mirror_listen.c   "kv-listen": accepts, proves, decides whether a caller may take over
  * mirror_promise.c  whom it obeys
- * mirror_session.c  "kv-mirror": welcome, resync, lanes, the poll loop, acknowledgements
+ * mirror_setup.c    "kv-mirror": from a caller to lanes: admission, welcome, resync
+ * mirror_session.c  "kv-mirror": the poll loop, acknowledgements
  * mirror_rx.c       notice → checked record → LSN order
  * mirror_apply.c    run → log → store
  * mirror_replace.c  lanes that died are made anew
@@ -16,6 +17,7 @@
  * lock guards what the two threads share; it is a leaf and never held over a call out. All else is
  * kv-mirror's.
  */
+#include "common/clock.h"
 #include "replication/ack.h"
 #include "replication/frame.h"
 #include "replication/handshake.h"
@@ -35,7 +37,8 @@
 #define MIRROR_COPY_BYTES (4U << 20)
 /* The last of a run begins below that; behind it there is room to check one that may not join. */
 #define MIRROR_COPY_CAPACITY (MIRROR_COPY_BYTES + 2 * (RECORD_BYTES_MAX + TRANSPORT_IMM_UNIT))
-#define MIRROR_LOAD_NS (250ULL * 1000 * 1000)
+#define MIRROR_ANSWER_NS (5 * NSEC_PER_SEC) /* for a caller to take what we say */
+#define MIRROR_LOAD_NS (250 * NSEC_PER_MSEC)
 #define MIRROR_RING_BYTES_DEFAULT (64ULL << 20)
 
 /* A caller that has proved the key, on its way from kv-listen to kv-mirror. */
@@ -146,8 +149,8 @@ struct mirror {
 	struct mirror_run run;
 	struct mirror_load load;
 	struct mirror_replace replace;
-	/* one a sequence number, as the window's slots: a transport may read them
-	 * after post returned */
+	/* one a sequence number, as the window's slots: a transport may read them after post
+	 * returned */
 	uint8_t ack_bufs[REPL_ACK_SLOTS][sizeof(struct repl_ack)];
 
 	struct metric *stage_mirror, *stage_apply; /* set before the threads start */
@@ -159,6 +162,13 @@ struct mirror {
 	_Atomic uint64_t resync_done, resync_total;
 	_Atomic unsigned lanes;
 };
+
+/* kv-mirror is to end its session. */
+static inline bool mirror_leaving(const struct mirror *m)
+{
+	/* acquire: pairs with the release in mirror_hand_over and mirror_destroy */
+	return atomic_load_explicit(&m->leave, memory_order_acquire);
+}
 
 /* mirror.c: keeps the sentence for status, returns err. */
 __attribute__((format(printf, 3, 4)))
@@ -181,6 +191,7 @@ int mirror_listen_open(struct mirror *m, const char **ret_why);
 void mirror_listen_close(struct mirror *m);
 void mirror_caller_free(struct mirror_caller *c); /* closes its connection; NULL is fine */
 
+/* mirror_promise.c */
 /* Why a caller of that epoch, node and life may not be obeyed, with its sentence in text. 0: it
  * may. Under the lock, or in kv-mirror. */
 enum repl_refusal mirror_promise_check(const struct mirror *m, const struct handshake_join *j,
@@ -188,6 +199,15 @@ enum repl_refusal mirror_promise_check(const struct mirror *m, const struct hand
 /* A caller is refused for it: keeps the sentence, and says it once a caller. Any thread. Returns
  * -ESTALE. */
 int mirror_promise_refused(struct mirror *m, const struct mirror_caller *c, const char *text);
+/* The same; a caller that may not be is told so: -ESTALE with last_error set. kv-mirror. */
+int mirror_promise_admit(struct mirror *m, struct mirror_caller *c);
+/* Promises, durably, to obey what joins with j. -errno with last_error set. kv-mirror. */
+int mirror_promise_store(struct mirror *m, const struct handshake_join *j);
+
+/* mirror_setup.c: takes the caller, as far as open lanes, or refuses it. -errno with last_error
+ * set. */
+int mirror_setup(struct mirror *m, struct mirror_caller *c);
+void mirror_close_lanes(struct mirror *m);
 
 /* mirror_session.c */
 void *mirror_thread(void *arg);

@@ -7,10 +7,12 @@
  */
 #include "replication/mirror/mirror_internal.h"
 
+#include "common/clock.h"
 #include "common/diag.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 enum repl_refusal mirror_promise_check(const struct mirror *m, const struct handshake_join *j,
 				       char text[REPL_TEXT_BYTES])
@@ -57,4 +59,34 @@ int mirror_promise_refused(struct mirror *m, const struct mirror_caller *c, cons
 	if (!again) /* it calls once a second */
 		diag_warn("refused primary %s (node %08x): %s", c->peer, j->node_id, text);
 	return mirror_fail(m, -ESTALE, "refused %s: %s", c->peer, text);
+}
+
+int mirror_promise_admit(struct mirror *m, struct mirror_caller *c)
+{
+	char text[REPL_TEXT_BYTES];
+	enum repl_refusal code = mirror_promise_check(m, &c->join, text);
+
+	if (!code)
+		return 0;
+	handshake_refuse(&c->handshake, c->fd, code, text, clock_mono_ns() + MIRROR_ANSWER_NS);
+	return mirror_promise_refused(m, c, text);
+}
+
+int mirror_promise_store(struct mirror *m, const struct handshake_join *j)
+{
+	struct mirror_promise p = { .epoch = j->epoch, .node_id = j->node_id, .life = j->life };
+	char text[EPOCH_TEXT_BYTES];
+	int err;
+
+	if (p.epoch == m->promised.epoch && p.node_id == m->promised.node_id &&
+	    p.life == m->promised.life)
+		return 0;
+	err = m->ops->promise_epoch(m->ctx, &p);
+	if (err)
+		return mirror_fail(m, err, "cannot store the promise of epoch %s: %s",
+				   epoch_format(j->epoch, text), strerror(-err));
+	pthread_mutex_lock(&m->lock);
+	m->promised = p;
+	pthread_mutex_unlock(&m->lock);
+	return 0;
 }

@@ -11,8 +11,8 @@
  * link_lend.c     threads that serve requests poll a live link in its thread's place
  * link_keep.c     ops whose memory a transport still reads
  * link_transport.c  which transport: what the address says, or what both ends have
- * link_send.c     placing records in the mirror's ring and posting them: live from the leader, else
- *                 from the log
+ * link_send.c     placing records in the mirror's ring and posting them: live from the leader
+ * link_pump.c     the same from the log, for what the leader could not
  * link_replace.c  lanes that died are made anew
  * link_load.c     what the mirror says of its own load
  * link_metrics.c  how long acknowledgements take, retries
@@ -170,7 +170,7 @@ struct link {
 	struct commit_link *commit_link;
 	struct handshake_welcome welcome;
 	bool in_sync, joining;
-	/* What there was when it last fell out: it joins again when it has all of that. */
+	/* what there was when it last fell out: writers wait for it again when it has all of it */
 	uint64_t rejoin_lsn;
 	struct link_load load;
 	bool told_sync;         /* what the mirror was last told of in_sync */
@@ -228,15 +228,14 @@ static inline bool link_stopping(const struct link *l)
 	return atomic_load_explicit(&l->primary->stopping, memory_order_relaxed);
 }
 
-/* link_session.c: from an open control connection to its end. Always an error,
- * -ECANCELED when stopping. */
+/* link_session.c: from an open control connection to its end. Always an error, -ECANCELED when
+ * stopping. */
 int link_session_run(struct link *l, int fd);
 
 /* Takes what came, waiting up to timeout_ns for it. -errno: the session is over. Whoever has ep. */
 int link_session_poll(struct link *l, uint64_t timeout_ns);
 
 /* An acknowledgement, wherever it came. -errno: it is nonsense. Whoever has ep. */
-struct ack;
 int link_session_ack(struct link *l, const struct ack *a);
 
 /* link_replace.c. can: at all. note: a LANE_DOWN came; false: this one ends the session. knows:
@@ -274,8 +273,6 @@ void link_hold_end(struct link *l);
 void link_unlock(struct link *l); /* send_lock; who has ep */
 void link_send_begin(struct link *l, uint64_t next_lsn);
 void link_send_end(struct link *l);
-/* Sends from the log what the leader could not, as far as ring, window and credits allow. */
-int link_send_pump(struct link *l);
 extern const struct commit_link_ops link_commit_ops;
 extern const struct commit_link_ops link_commit_dear_ops; /* tcp */
 /* Nothing is posted from now on; how much was, of each lane. resume: lanes are new; sends again,
@@ -287,8 +284,6 @@ bool link_send_notice(struct link *l, uint32_t imm);
 /* The same for what the mirror is told of its being in sync: always on one lane, so that it stays
  * in order. */
 bool link_send_sync(struct link *l, bool in_sync);
-/* Whether the pump has anything to do; a look without the lock. */
-bool link_send_wanted(const struct link *l);
 /* How long the mirror has owed us something. The first two are ages of samples, at least half of
  * the oldest one's; 0: nothing of the kind. */
 struct link_ages {
@@ -302,6 +297,18 @@ int link_send_check(struct link *l, uint64_t acked_lsn, uint64_t now_ns,
 		    struct link_ages *ret_ages);
 /* Whether an acknowledgement speaks only of what was sent. Waits for a post that is under way. */
 bool link_send_covers(struct link *l, uint64_t lsn, uint64_t ring_pos);
+
+/* link_send.c, for link_pump.c; under send_lock. add: one record of iovcnt pieces, already at
+ * iov[iov_at], as post n; false: no room for it just now. post: the n records; how many went. */
+bool link_batch_add_locked(struct link *l, unsigned n, unsigned iov_at, unsigned iovcnt,
+			   uint32_t bytes);
+unsigned link_batch_post_locked(struct link *l, unsigned n);
+
+/* link_pump.c. pump: sends from the log what the leader could not, as far as ring, window and
+ * credits allow; -EBADMSG: the log is damaged; errors of oplog_read. wanted: whether there is
+ * anything to do; a look without the lock. Whoever has ep. */
+int link_pump(struct link *l);
+bool link_pump_wanted(const struct link *l);
 
 /* primary_knobs.c. What the configuration says, before any link runs. */
 void primary_init_knobs(struct primary *p);
@@ -333,7 +340,6 @@ void link_transport_ended(struct link *l);
 bool link_transport_better(struct link *l, uint64_t now_ns);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */
-struct oplog;
 bool resync_needed(struct link *l);
 int resync_send(struct link *l, int fd);
 

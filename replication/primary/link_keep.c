@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define HOLD_BATCH 64
+#define KEEP_BATCH 64
 
 int link_keep_begin(struct link *l)
 {
@@ -49,7 +49,7 @@ void link_keep_locked(struct link *l, struct op *op)
 void link_keep_release(struct link *l, uint64_t lsn)
 {
 	struct link_sender *s = &l->send;
-	struct op *done[HOLD_BATCH];
+	struct op *done[KEEP_BATCH];
 	unsigned n;
 
 	if (!s->holds)
@@ -57,7 +57,7 @@ void link_keep_release(struct link *l, uint64_t lsn)
 	do {
 		n = 0;
 		pthread_mutex_lock(&l->send_lock);
-		while (s->held_lsn < lsn && n < HOLD_BATCH) {
+		while (s->held_lsn < lsn && n < KEEP_BATCH) {
 			struct op **place = &s->held[++s->held_lsn % REPL_WINDOW_RECORDS];
 
 			if (*place)
@@ -67,7 +67,7 @@ void link_keep_release(struct link *l, uint64_t lsn)
 		link_unlock(l);
 		for (unsigned i = 0; i < n; i++)
 			op_put(done[i]);
-	} while (n == HOLD_BATCH);
+	} while (n == KEEP_BATCH);
 }
 
 void link_keep_end(struct link *l)

@@ -89,7 +89,7 @@ static void link_give_back(struct link *l, int err)
 {
 	pthread_mutex_lock(&l->lend_lock);
 	l->lend_err = err;
-	if (err || l->recalled || link_send_wanted(l)) {
+	if (err || l->recalled || link_pump_wanted(l)) {
 		atomic_store(&l->owner, LINK_OWN);
 		pthread_cond_signal(&l->returned);
 	} else {

@@ -32,9 +32,8 @@ static bool link_ring_place(const struct link_sender *s, uint64_t head, uint64_t
 	return true;
 }
 
-/* Adds one record of iovcnt pieces (already at s->iov[iov_at]) as post n. */
-static bool link_batch_add_locked(struct link *l, unsigned n, unsigned iov_at, unsigned iovcnt,
-				  uint32_t bytes)
+bool link_batch_add_locked(struct link *l, unsigned n, unsigned iov_at, unsigned iovcnt,
+			   uint32_t bytes)
 {
 	struct link_sender *s = &l->send;
 	uint64_t freed = atomic_load_explicit(&l->ring_freed, memory_order_acquire);
@@ -74,8 +73,7 @@ static void link_suspend_locked(struct link_sender *s, uint64_t now_ns)
 	atomic_store(&s->behind, true); /* with owner: link_lend.c */
 }
 
-/* Posts the n records of the batch. Returns how many went. */
-static unsigned link_batch_post_locked(struct link *l, unsigned n)
+unsigned link_batch_post_locked(struct link *l, unsigned n)
 {
 	struct link_sender *s = &l->send;
 	uint64_t bytes = 0, now = clock_mono_ns();
@@ -276,97 +274,6 @@ int link_send_resume(struct link *l, uint64_t lanes, uint64_t lsn, uint64_t ring
 			s->posted[i] = 0;
 	link_unlock(l);
 	return err;
-}
-
-/* Reads records from next_lsn on into read_buf, unless it holds them. -EAGAIN: the log
- * has no more. */
-static int link_read_log(struct link *l, uint64_t next_lsn)
-{
-	uint64_t last_lsn;
-	int err;
-
-	if (l->read_pos < l->read_len && l->read_lsn == next_lsn)
-		return 0;
-	l->read_len = l->read_pos = 0;
-	err = oplog_read(l->primary->log, next_lsn, l->read_buf, LINK_READ_BYTES, &l->read_len,
-			 &last_lsn);
-	if (err)
-		return err;
-	l->read_lsn = next_lsn;
-	return 0;
-}
-
-/* Posts one batch from read_buf, if it still begins with next_lsn. Returns how many went; -EBADMSG:
- * the log is damaged. */
-static int link_pump_batch_locked(struct link *l)
-{
-	struct link_sender *s = &l->send;
-	unsigned count = 0, taken, max = link_batch_max(l);
-	size_t pos = l->read_pos, bytes;
-
-	if (l->read_lsn != s->next_lsn || s->suspended)
-		return 0;
-	while (count < max && pos < l->read_len) {
-		if (record_peek_bytes(l->read_buf + pos, l->read_len - pos, &bytes) < 0 ||
-		    bytes > l->read_len - pos)
-			return -EBADMSG;
-		s->iov[count] = (struct iovec){ l->read_buf + pos, bytes };
-		if (!link_batch_add_locked(l, count, count, 1, (uint32_t)bytes))
-			break;
-		count++;
-		pos += bytes;
-	}
-	taken = link_batch_post_locked(l, count);
-	for (unsigned i = 0; i < taken; i++)
-		l->read_pos += s->bytes[i];
-	l->read_lsn += taken;
-	link_count_add(&l->from_log_records, taken);
-	return (int)taken;
-}
-
-/* Settles under the lock whether there is anything to send from the log. */
-static bool link_pump_behind(struct link *l, uint64_t *ret_next_lsn)
-{
-	bool behind;
-
-	l->pump_wanted = false;
-	pthread_mutex_lock(&l->send_lock);
-	/* suspended: it stays behind, but just now nothing is to be done about it */
-	behind = !l->send.suspended && l->send.next_lsn <= oplog_last_lsn(l->primary->log);
-	if (!l->send.suspended)
-		atomic_store_explicit(&l->send.behind, behind, memory_order_relaxed);
-	*ret_next_lsn = l->send.next_lsn;
-	link_unlock(l);
-	return behind;
-}
-
-int link_send_pump(struct link *l)
-{
-	uint64_t next_lsn;
-	int n = 1;
-
-	while (n > 0 || l->pump_wanted) {
-		int err;
-
-		if (!link_pump_behind(l, &next_lsn)) {
-			n = 0;
-			continue;
-		}
-		err = link_read_log(l, next_lsn);
-		if (err)
-			return err == -EAGAIN ? 0 : err;
-		pthread_mutex_lock(&l->send_lock);
-		n = link_pump_batch_locked(l);
-		link_unlock(l);
-		if (n < 0)
-			return n;
-	}
-	return 0;
-}
-
-bool link_send_wanted(const struct link *l)
-{
-	return l->pump_wanted || atomic_load_explicit(&l->send.behind, memory_order_relaxed);
 }
 
 bool link_send_sync(struct link *l, bool in_sync)

@@ -86,8 +86,8 @@ static void session_end(struct link *l)
 {
 	session_count_retries(l);
 	link_send_end(l);
-	/* A primary that stops acknowledges nothing more: the mirror stays
-	 * one that has everything. */
+	/* A primary that stops acknowledges nothing more: the mirror stays one that has
+	 * everything. */
 	if (l->in_sync && !link_stopping(l))
 		session_note_sync(l, false);
 	l->in_sync = false;
@@ -174,8 +174,8 @@ static int session_take_ack(struct link *l)
 	const uint8_t *window = l->tops->window(l->ep, &bytes);
 	struct ack a;
 
-	/* An earlier notice of this poll may have brought us past this
-	 * one's acknowledgement already. */
+	/* An earlier notice of this poll may have brought us past this one's acknowledgement
+	 * already. */
 	return ack_scan(window, l->last_ack.sequence, &a) ? link_session_ack(l, &a) : 0;
 }
 
@@ -288,7 +288,7 @@ int link_session_poll(struct link *l, uint64_t timeout_ns)
 
 static int session_pump(struct link *l)
 {
-	int err = link_send_pump(l);
+	int err = link_pump(l);
 
 	if (err == -ESTALE)
 		return link_fail(l, -EAGAIN, "the log was rewound past the mirror");
@@ -299,7 +299,7 @@ static int session_pump(struct link *l)
 static bool session_may_lend(const struct link *l)
 {
 	return atomic_load_explicit(&l->primary->helpers, memory_order_relaxed) && l->in_sync &&
-	       l->told_sync && l->beats_seen == l->beats_sent && !link_send_wanted(l);
+	       l->told_sync && l->beats_seen == l->beats_sent && !link_pump_wanted(l);
 }
 
 static int session_loop(struct link *l)
@@ -316,7 +316,7 @@ static int session_loop(struct link *l)
 				return link_stopping(l) ? -ECANCELED : err;
 			continue;
 		}
-		if (link_send_wanted(l)) {
+		if (link_pump_wanted(l)) {
 			err = session_pump(l);
 			if (err)
 				return err;

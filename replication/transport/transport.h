@@ -9,7 +9,7 @@
  * notifies it with a 32-bit immediate value, both on one lane. Guaranteed, as RDMA RC does: on one
  * lane notices arrive in post order, and when a notice arrives the bytes of its post and of all
  * earlier posts on that lane are visible. NOT guaranteed: any order between lanes; that a post that
- * returned 0 arrived (only the peer's own message says so).
+ * was taken arrived (only the peer's own message says so).
  *
  * The control connection (a connected stream socket, already authenticated by the handshake) is
  * used by accept/connect to exchange what the transport needs, and afterwards belongs to the caller
@@ -73,7 +73,7 @@ enum transport_event_kind {
 	TRANSPORT_EVENT_NOTICE,     /* imm, lane, off, len: bytes are in the local window */
 	TRANSPORT_EVENT_LANE_DOWN,  /* lane, err: nothing more from it; its posts may be lost */
 	TRANSPORT_EVENT_PEER_DOWN,  /* err: all lanes are down, or the peer is gone */
-	TRANSPORT_EVENT_WRITABLE,   /* credits came back after a post returned -EAGAIN */
+	TRANSPORT_EVENT_WRITABLE,   /* a post was taken in part or not at all; try again */
 };
 
 struct transport_event {
@@ -102,8 +102,8 @@ struct transport_ops {
 	bool in_place;
 
 	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local
-	 * sentence.
-	 * -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP, -ENOMEM. */
+	 * sentence. -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP,
+	 * -ENOMEM. */
 	int (*accept)(int control_fd, const struct transport_params *p,
 		      struct transport_ep **ret_ep, const char **ret_why);
 	int (*connect)(int control_fd, const struct addr *peer, const struct transport_params *p,

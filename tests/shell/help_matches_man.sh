@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # kvfs's --help and its man pages say the same: sub-commands, flags, and of each option its name,
-# argument and default. The tables behind --help (fs/node/options.c, fs/cmd/main.c,
+# argument and default. The tables behind --help (fs/node/options_table.c, fs/cmd/main.c,
 # fs/cmd/cmd_bench.c) are the source.
 # shellcheck source=tests/shell/functions.sh
 . "$(dirname "$0")/functions.sh"

@@ -45,12 +45,30 @@ static uint64_t soon(void)
 	return clock_mono_ns() + 5 * NSEC_PER_SEC;
 }
 
+/* As kv-listen does it, which collects the frames bit by bit. */
+static int answer(struct handshake *h, struct answer *a)
+{
+	uint8_t buf[REPL_SMALL_BYTES_MAX];
+	struct frame f;
+	int err = frame_recv(a->fd, buf, sizeof(buf), soon(), NULL, &f);
+
+	if (err)
+		return handshake_answer_lost(h, a->fd, err, "hello");
+	err = handshake_answer_hello(h, a->fd, a->uuid, &f, buf);
+	if (err)
+		return err;
+	err = frame_recv(a->fd, buf, sizeof(buf), soon(), NULL, &f);
+	if (err)
+		return handshake_answer_lost(h, a->fd, err, "join");
+	return handshake_answer_join(h, a->fd, &f, buf, &a->join);
+}
+
 static void *answer_main(void *arg)
 {
 	struct answer *a = arg;
 	struct handshake h = { .key = a->key };
 
-	a->result = handshake_answer(&h, a->fd, a->uuid, soon(), &a->join);
+	a->result = answer(&h, a);
 	if (!a->result && a->refuse)
 		a->result = handshake_refuse(&h, a->fd, a->refuse, "because of the test", soon());
 	else if (!a->result)

@@ -618,7 +618,7 @@ static uint8_t *read_file(const char *name, size_t *ret_len)
 	ck_assert_uint_eq(st.st_mode & 0777, 0600);
 	buf = malloc((size_t)st.st_size + 1);
 	ck_assert_ptr_nonnull(buf);
-	ck_assert_int_eq(io_read_full(fd, buf, (size_t)st.st_size), 0);
+	ck_assert_int_eq(io_pread_full(fd, buf, (size_t)st.st_size, 0), 0);
 	close(fd);
 	*ret_len = (size_t)st.st_size;
 	return buf;
