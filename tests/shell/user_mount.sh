@@ -8,6 +8,8 @@
 command -v fusermount3 >/dev/null || skip "no fusermount3"
 command -v setpriv >/dev/null || skip "no setpriv"
 chmod 755 "$tmp"
+# shellcheck disable=SC2119 # any
+! sanitized || chmod 1777 "$tmp" # the daemon is the user's, and its sanitizer writes there
 mkdir "$tmp/bin" "$tmp/home"
 cp "$(readlink -f "$KVFS")" "$(readlink -f "$MKFS")" "$(readlink -f "$FSCK")" "$tmp/bin"
 chown -R 65534:65534 "$tmp/home"
