@@ -63,6 +63,8 @@ int fs_admit(struct fs *fs, uint32_t bytes, bool urgent, uint64_t deadline_ns)
 
 	if (commit_admit_now(fs->commit, bytes, urgent))
 		return 0;
+	if (fuse_ring_put_off()) /* it answers all of its processor's clients */
+		return -EAGAIN;
 	fs_worker_waits(fs);
 	fuse_ring_may_block();
 	commit_drive(fs->commit); /* a ring's thread would drive its group only after this wait */

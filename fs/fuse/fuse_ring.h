@@ -45,6 +45,11 @@ void fuse_rings_destroy(struct fuse_rings *rings);
  * that are there. */
 bool fuse_ring_drives_later(void);
 
+/* Whether the calling thread is a ring's and handles a request that has changed nothing yet: it is
+ * not to wait, the caller answers with any error, which nobody sees, and the request is handled
+ * once more by a thread that may wait. */
+bool fuse_ring_put_off(void);
+
 /* Before the calling thread, if it is a ring's, waits for anything but requests: others look for
  * acknowledgements then. */
 void fuse_ring_may_block(void);

@@ -137,6 +137,8 @@ static ssize_t ring_entry_answer(struct ring_entry *e, const struct iovec *iov, 
 	struct fuse_out_header out = *(const struct fuse_out_header *)iov[0].iov_base;
 	size_t bytes = 0, room = e->ring->rings->payload_bytes;
 
+	if (ring_self == e->ring && e->refused == RING_PUT_OFF)
+		return out.len;
 	if (out.error == -ENOSPC && ring_self == e->ring && e->refused == RING_REFUSE_ONCE) {
 		e->refused = RING_REFUSED;
 		return out.len;

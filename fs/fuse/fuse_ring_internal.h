@@ -29,8 +29,8 @@ struct ring_entry {
 	uint8_t *payload;
 	uint64_t commit_id;         /* the kernel's number of the request */
 	uint64_t pushed_ns;         /* when it came to wait.queue; 0: it did not */
-	/* ENOSPC: see ring_handle() */
-	enum { RING_REFUSE, RING_REFUSE_ONCE, RING_REFUSED } refused;
+	/* Not answered by its ring's thread, but to be handled once more: see ring_handle() */
+	enum { RING_REFUSE, RING_REFUSE_ONCE, RING_REFUSED, RING_PUT_OFF } refused;
 	struct ring_entry *next;    /* in ring->answered or wait.queue */
 };
 
@@ -43,6 +43,7 @@ struct ring {
 	/* wake_fd was written and not yet seen, or the thread looks anyway */
 	_Atomic bool woken;
 	_Atomic(struct ring_entry *) answered; /* by other threads: a stack */
+	struct ring_entry *handled; /* its thread's: the request it handles now */
 	unsigned live;              /* entries the kernel has or we answer; its thread's alone */
 	/* records were queued since the last commit_drive(); its thread's alone */
 	bool drive;

@@ -95,6 +95,24 @@ static void ring_take_answered(struct ring *r)
 	ring_take_stack(r);
 }
 
+/* Whether e was refused and is to run once more. Put off, it is kv-wait's. */
+static bool ring_handle_as(struct ring_entry *e, bool once)
+{
+	struct ring *r = e->ring;
+	bool again, put_off;
+
+	e->refused = once ? RING_REFUSE_ONCE : RING_REFUSE;
+	r->handled = e;
+	ring_entry_handle(e);
+	r->handled = NULL;
+	again = e->refused == RING_REFUSED;
+	put_off = e->refused == RING_PUT_OFF;
+	e->refused = RING_REFUSE; /* what is answered later is answered for good */
+	if (put_off)
+		ring_wait_push(&r->rings->wait, e);
+	return again;
+}
+
 /*
  * An unlinked key gives its memory back with its FORGET, which comes by the device. What asks for
  * memory is not to overtake it: what is refused runs once more behind the FORGETs; statfs, which
@@ -103,18 +121,13 @@ static void ring_take_answered(struct ring *r)
 static void ring_handle(struct ring_entry *e)
 {
 	struct fs *fs = e->ring->rings->fs;
-	bool again;
 
 	if (ring_entry_is_statfs(e))
 		fs_drain_device(fs);
-	e->refused = RING_REFUSE_ONCE;
-	ring_entry_handle(e);
-	again = e->refused == RING_REFUSED;
-	e->refused = RING_REFUSE; /* what is answered later is answered for good */
-	if (!again)
+	if (!ring_handle_as(e, true))
 		return;
 	fs_drain_device(fs);
-	ring_entry_handle(e);
+	ring_handle_as(e, false);
 }
 
 static void ring_take_completion(struct ring *r, uint64_t data, const struct io_uring_cqe *cqe)
@@ -245,6 +258,14 @@ void *ring_thread(void *arg)
 	if (r->uring_open)
 		io_uring_queue_exit(&r->uring);
 	return NULL;
+}
+
+bool fuse_ring_put_off(void)
+{
+	if (!ring_self || !ring_self->handled)
+		return false;
+	ring_self->handled->refused = RING_PUT_OFF;
+	return true;
 }
 
 void fuse_ring_may_block(void)

@@ -60,7 +60,7 @@ void commit_destroy(struct commit *c);
  * (op->admitted_bytes) or goes back by commit_unadmit().
  */
 int commit_admit(struct commit *c, uint32_t bytes, bool urgent, uint64_t deadline_ns);
-/* Room for several of the largest records, urgent or not, and no writer has to slow down. */
+/* Room for another one of the largest records, urgent or not, and no writer has to slow down. */
 bool commit_is_roomy(const struct commit *c);
 /* Room for many urgent records. */
 bool commit_has_urgent_room(const struct commit *c);

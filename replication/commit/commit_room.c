@@ -14,8 +14,8 @@
 #define COMMIT_ROOM_SLACK (2ULL * RECORD_BYTES_MAX)
 #define COMMIT_ROOM_SLACK_MIN (RECORD_BYTES_MAX + 4096ULL)
 
-/* Several threads may each admit a record after one look. */
-#define COMMIT_ROOMY_BYTES (4ULL * RECORD_BYTES_MAX)
+/* A look that is meant for one record, whatever it is. */
+#define COMMIT_ROOMY_BYTES RECORD_BYTES_MAX
 
 /* The same of urgent ones, which have no data. */
 #define COMMIT_URGENT_BYTES (64ULL << 10)
