@@ -233,9 +233,8 @@ static const struct bad_frame bad_frames[] = {
 	{ TCP_MAGIC_FRAME, TCP_FRAME_CREDIT, 0, 8, 0, 0, 0 },
 };
 
-static void send_frame(int fd, const struct bad_frame *b)
+static struct tcp_frame wire_frame(const struct bad_frame *b)
 {
-	static const uint8_t payload[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
 	struct tcp_frame f;
 
 	put_be32(f.magic, b->magic);
@@ -246,6 +245,14 @@ static void send_frame(int fd, const struct bad_frame *b)
 	put_be64(f.off, b->off);
 	put_be32(f.seq, b->seq);
 	put_be32(f.consumed, b->consumed);
+	return f;
+}
+
+static void send_frame(int fd, const struct bad_frame *b)
+{
+	static const uint8_t payload[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+	struct tcp_frame f = wire_frame(b);
+
 	send_all(fd, &f, sizeof(f));
 	send_all(fd, payload, sizeof(payload));
 }
@@ -386,6 +393,7 @@ START_TEST(tcp_old_lanes_do_not_come_back)
 	};
 	struct pair p = { .ops = &transport_tcp_ops };
 	struct bad_frame f = good_frame;
+	struct tcp_frame wire;
 	struct tcp_status status;
 	struct pair_relane relane;
 	struct transport_event ev;
@@ -411,7 +419,8 @@ START_TEST(tcp_old_lanes_do_not_come_back)
 	ck_assert_int_eq(relane.result, 0);
 	f.lane = 1;
 	f.off = 100;
-	(void)send(lane[1], &f, sizeof(f), MSG_NOSIGNAL);
+	wire = wire_frame(&f);
+	(void)send(lane[1], &wire, sizeof(wire), MSG_NOSIGNAL); /* closed, as a rule */
 	send_frame(fd, &f);
 	ev = pair_next(&p, p.mirror);
 	ck_assert_int_eq(ev.kind, TRANSPORT_EVENT_NOTICE);
