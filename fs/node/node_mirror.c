@@ -32,6 +32,18 @@ int node_forget(struct node *n)
 	return err;
 }
 
+/* With ckpt_busy held. Returns the old one, which is the caller's. */
+static struct store *node_swap_store(struct node *n, struct store *fresh)
+{
+	struct store *old;
+
+	pthread_rwlock_wrlock(&n->store_swap);
+	old = n->store;
+	n->store = fresh;
+	pthread_rwlock_unlock(&n->store_swap);
+	return old;
+}
+
 /* A resync that began replaces the store; until install nothing else may write to the checkpoint
  * directory. */
 static int node_resync_begin(void *ctx)
@@ -54,10 +66,7 @@ static int node_resync_begin(void *ctx)
 		store_destroy(fresh);
 		return err;
 	}
-	pthread_rwlock_wrlock(&n->store_swap);
-	old = n->store;
-	n->store = fresh;
-	pthread_rwlock_unlock(&n->store_swap);
+	old = node_swap_store(n, fresh);
 	pthread_mutex_unlock(&n->ckpt_busy);
 	store_destroy(old);
 	diag_info("%s: resync: everything held before is replaced by the primary's checkpoint",
@@ -65,54 +74,86 @@ static int node_resync_begin(void *ctx)
 	return 0;
 }
 
-static int node_resync_load(struct node *n, uint64_t *ret_lsn)
+static int node_resync_progress(void *ctx, uint64_t done, uint64_t total)
 {
+	const atomic_bool *leave = ctx;
+
+	(void)done;
+	(void)total;
+	return atomic_load_explicit(leave, memory_order_relaxed) ? -ECANCELED : 0;
+}
+
+/* A store of its own with the image: the view's requests are answered from the empty one as long as
+ * it takes, and a load that fails leaves nothing. */
+static int node_resync_load(struct node *n, const atomic_bool *leave, struct ckpt_info *ret_info,
+			    struct store **ret_loaded)
+{
+	struct store_config cfg = { .inodes_max = n->inodes_max };
 	struct ckpt_info infos[2];
 	const char *why = NULL;
+	struct store *loaded;
 	int err;
 
 	if (ckpt_list(n->ckpt, infos) < 1)
 		return -EBADMSG;
-	pthread_rwlock_wrlock(&n->store_swap);
+	loaded = store_create(n->slab, &cfg);
+	if (!loaded)
+		return -ENOMEM;
 	node_memory_limit(n, false); /* as node_load_with_slack, which may leave more taken */
-	err = image_load(store_image(n->store), n->ckpt, &infos[0], NULL, NULL, &why);
+	err = image_load(store_image(loaded), n->ckpt, &infos[0], node_resync_progress,
+			 (void *)leave, &why);
 	node_memory_limit(n, true);
-	pthread_rwlock_unlock(&n->store_swap);
 	if (err) {
-		diag_error("%s: the checkpoint received cannot be loaded: %s", n->vol->path,
-			   why ? why : strerror(-err));
+		if (err != -ECANCELED)
+			diag_error("%s: the checkpoint received cannot be loaded: %s",
+				   n->vol->path, why ? why : strerror(-err));
+		store_destroy(loaded);
 		return err;
 	}
-	if (infos[0].epoch > n->epoch)
-		n->epoch = infos[0].epoch;
-	n->ckpt_lsn = infos[0].lsn;
-	*ret_lsn = infos[0].lsn;
+	*ret_info = infos[0];
+	*ret_loaded = loaded;
 	return 0;
 }
 
-static int node_resync_install(void *ctx, uint64_t *ret_lsn)
+/* With ckpt_busy held. What was loaded is the volume's once the superblock says so. */
+static int node_resync_take(struct node *n, const struct ckpt_info *info, struct store **loaded)
+{
+	uint64_t epoch = info->epoch > n->epoch ? info->epoch : n->epoch;
+	int err = oplog_restart(n->log, info->lsn + 1, epoch);
+
+	if (err)
+		return err;
+	n->vol->super.state = VOLUME_READY;
+	err = volume_write_super(n->vol);
+	if (err) {
+		n->vol->super.state = VOLUME_RESYNCING;
+		return err;
+	}
+	n->epoch = epoch;
+	n->ckpt_lsn = info->lsn;
+	*loaded = node_swap_store(n, *loaded);
+	return 0;
+}
+
+static int node_resync_install(void *ctx, const atomic_bool *leave, uint64_t *ret_lsn)
 {
 	struct node *n = ctx;
-	uint64_t lsn = 0;
+	struct store *loaded = NULL;
+	struct ckpt_info info;
 	int err;
 
 	pthread_mutex_lock(&n->ckpt_busy);
-	err = node_resync_load(n, &lsn);
+	err = node_resync_load(n, leave, &info, &loaded);
 	if (!err)
-		err = oplog_restart(n->log, lsn + 1, n->epoch);
-	if (!err) {
-		n->vol->super.state = VOLUME_READY;
-		err = volume_write_super(n->vol);
-		if (err)
-			n->vol->super.state = VOLUME_RESYNCING;
-	}
+		err = node_resync_take(n, &info, &loaded);
 	pthread_mutex_unlock(&n->ckpt_busy);
+	store_destroy(loaded);
 	if (err)
 		return err;
 	if (n->view)
 		view_note_resync(n->view);
-	diag_info("%s: resync done at LSN %" PRIu64, n->vol->path, lsn);
-	*ret_lsn = lsn;
+	diag_info("%s: resync done at LSN %" PRIu64, n->vol->path, info.lsn);
+	*ret_lsn = info.lsn;
 	return 0;
 }
 
@@ -132,7 +173,12 @@ static int node_resume(void *ctx)
 	if (lsn != 0) /* a resync failed as it began: the next start clears what is left */
 		return -EUCLEAN;
 	pthread_mutex_lock(&n->ckpt_busy);
-	err = ckpt_wipe(n->ckpt);
+	/* an image that could not be installed may have left "ready" on media, and moved the log */
+	err = volume_write_super(n->vol);
+	if (!err)
+		err = ckpt_wipe(n->ckpt);
+	if (!err)
+		err = oplog_restart(n->log, 1, 1);
 	if (!err) {
 		n->vol->super.state = VOLUME_READY;
 		err = volume_write_super(n->vol);

@@ -66,10 +66,11 @@ struct image_write_ops {
 int image_write(struct image *im, struct ckpt *c, uint64_t epoch, const struct image_write_ops *ops,
 		void *ctx, struct ckpt_info *ret_info);
 
-/* Loads a checkpoint into an empty store. -EBADMSG (with a static text), -ENOSPC, -ENOMEM, ckpt
- * errors. */
+/* Loads a checkpoint into an empty store. progress is called after each block, and what it returns
+ * but 0 ends the load; NULL: none. -EBADMSG (with a static text), -ENOSPC, -ENOMEM, ckpt errors,
+ * progress's. After an error the store holds part of it, and can only be destroyed. */
 int image_load(struct image *im, struct ckpt *c, const struct ckpt_info *info,
-	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+	       int (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 	       const char **ret_why);
 
 /* Bytes the next checkpoint would write at least (dirty objects). Takes the store's lock. */

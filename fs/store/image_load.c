@@ -18,8 +18,9 @@ struct loader {
 	struct image *im;
 	struct store *st;
 	const char *why;
-	void (*progress)(void *ctx, uint64_t done, uint64_t total);
+	int (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void *ctx;
+	int stop; /* what progress said */
 };
 
 static int bad(struct loader *x, const char *why)
@@ -306,6 +307,8 @@ static int on_item(void *ctx, uint64_t seg, uint8_t type, const void *data, size
 	struct loader *x = ctx;
 	int err;
 
+	if (x->stop)
+		return x->stop;
 	store_lock(x->st);
 	err = load_item(x, seg, type, data, len);
 	store_unlock(x->st);
@@ -316,8 +319,8 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
 {
 	struct loader *x = ctx;
 
-	if (x->progress)
-		x->progress(x->ctx, done, total);
+	if (x->progress && !x->stop)
+		x->stop = x->progress(x->ctx, done, total);
 }
 
 /* Room in the tables, so that they need not grow step by step: a key's items take some 180
@@ -334,7 +337,7 @@ static void reserve(struct store *st, const struct ckpt_info *info)
 }
 
 int image_load(struct image *im, struct ckpt *c, const struct ckpt_info *info,
-	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+	       int (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 	       const char **ret_why)
 {
 	const struct ckpt_read_ops ops = { on_item, on_progress };
@@ -345,6 +348,8 @@ int image_load(struct image *im, struct ckpt *c, const struct ckpt_info *info,
 	reserve(x.st, info);
 	if (info->last_seg >= info->first_seg)
 		err = ckpt_read(c, info, &ops, &x, &bad_seg);
+	if (!err)
+		err = x.stop;
 	if (err == -EBADMSG && !x.why)
 		x.why = "a segment is missing or damaged";
 	store_lock(im->st);

@@ -16,6 +16,8 @@
 #include "log/oplog.h"
 #include "replication/transport/addr.h"
 
+#include <stdatomic.h>
+
 struct mirror;
 struct transport_ops;
 
@@ -44,9 +46,10 @@ struct mirror_ops {
 	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete
 	 * from now on), returns with the checkpoint directory empty and the log at LSN 1.
 	 * install: the checkpoint's files are in place and durable: load it, restart the log at its
-	 * LSN + 1, mark the superblock ready. */
+	 * LSN + 1, mark the superblock ready. It ends early, with an error, when *leave becomes
+	 * true. After an error nothing of the image is left in memory, as after begin. */
 	int (*resync_begin)(void *ctx);
-	int (*resync_install)(void *ctx, uint64_t *ret_lsn);
+	int (*resync_install)(void *ctx, const atomic_bool *leave, uint64_t *ret_lsn);
 	/* Records will come that go on where the log ends, and be acknowledged: what is held must
 	 * survive a restart from now on, also when a resync was cut short before. May be NULL. */
 	int (*resume)(void *ctx);

@@ -147,7 +147,7 @@ static int resync_install(struct resync *r)
 	int err = mirror_note_state(m, &m->primary_epochs, false);
 
 	if (!err)
-		err = m->ops->resync_install(m->ctx, &lsn);
+		err = m->ops->resync_install(m->ctx, &m->leave, &lsn);
 	if (err)
 		return err;
 	m->received_lsn = m->durable_lsn = m->applied_lsn = lsn;

@@ -3,6 +3,7 @@
  * as kv-mirror does. */
 #include "tests/unit/node_crash.h"
 
+#include "common/clock.h"
 #include "common/crc32c.h"
 #include "common/io.h"
 #include "tests/unit/unit_main.h"
@@ -10,6 +11,7 @@
 #include <dirent.h>
 
 static struct crash_volume volume;
+static const atomic_bool stay;
 
 static void volume_make(enum options_role role)
 {
@@ -92,7 +94,7 @@ static void put_many(struct node *n, unsigned count, uint64_t epoch)
 
 /* A checkpoint whose files are sound and whose items are not: what an earlier version's error
  * may have left. */
-static void bad_checkpoint(struct node *n)
+static void bad_checkpoint_at(struct node *n, uint64_t lsn)
 {
 	struct iovec iov = { .iov_base = (void *)"nonsense", .iov_len = 8 };
 	struct ckpt_writer *w;
@@ -100,7 +102,7 @@ static void bad_checkpoint(struct node *n)
 	uint64_t seg;
 	uint32_t bytes;
 
-	ck_assert_int_eq(ckpt_begin(n->ckpt, node_lsn(n), 1, &w), 0);
+	ck_assert_int_eq(ckpt_begin(n->ckpt, lsn, 1, &w), 0);
 	ck_assert_int_eq(ckpt_writer_add(w, 1, &iov, 1, &seg, &bytes), 0);
 	ck_assert_int_eq(ckpt_commit(w, 0, 1000, &info), 0);
 }
@@ -115,7 +117,7 @@ START_TEST(rejected_checkpoint_is_no_base)
 	put_many(n, 5, n->epoch);
 	ck_assert_int_eq(node_ckpt_run(n), 0);
 	put_many(n, 5, n->epoch);
-	bad_checkpoint(n);
+	bad_checkpoint_at(n, node_lsn(n));
 	node_close(n);
 
 	n = node_start(); /* from the one before it, and the log */
@@ -181,7 +183,7 @@ START_TEST(resync_to_the_same_lsn_forgets_the_log)
 	put_many(n, 5, 1);
 	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
 	receive_image(n, 10, 2);
-	ck_assert_int_eq(node_mirror_ops.resync_install(n, &lsn), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_install(n, &stay, &lsn), 0);
 	ck_assert_uint_eq(lsn, 10);
 	ck_assert_uint_eq(oplog_first_lsn(n->log), 0);
 	ck_assert_uint_eq(oplog_last_lsn(n->log), 10);
@@ -243,6 +245,51 @@ START_TEST(catches_up_after_half_a_resync)
 	node_close(n);
 	n = node_start();
 	ck_assert_uint_eq(n->recovered.ckpt_lsn, 7);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+static uint64_t inode_count(struct node *n)
+{
+	struct store_stats s;
+
+	store_lock(n->store);
+	store_stats_locked(n->store, &s);
+	store_unlock(n->store);
+	return s.inodes;
+}
+
+/* The image can be read in part only: nothing of it is there when the next primary sends its log
+ * from LSN 1 on, or another image. */
+START_TEST(failed_install_leaves_nothing)
+{
+	struct node *n;
+	uint64_t lsn = 0;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	put_many(n, 5, 3);
+	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
+	receive_image(n, 20, 3);
+	bad_checkpoint_at(n, 20);
+	ck_assert_int_eq(node_mirror_ops.resync_install(n, &stay, &lsn), -EBADMSG);
+	ck_assert_uint_eq(inode_count(n), 1);
+	if (_i) {
+		ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
+		receive_image(n, 7, 4);
+		ck_assert_int_eq(node_mirror_ops.resync_install(n, &stay, &lsn), 0);
+		ck_assert_uint_eq(lsn, 7);
+	} else {
+		ck_assert_int_eq(node_mirror_ops.resume(n), 0);
+		put_many(n, 7, 4);
+	}
+	ck_assert_uint_eq(inode_count(n), 1 + 7);
+	put_many(n, 2, 4);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(node_lsn(n), 9);
+	ck_assert_uint_eq(inode_count(n), 1 + 9);
 	node_close(n);
 	crash_volume_remove(&volume);
 }
@@ -582,6 +629,77 @@ static void link_all(const char *from, const char *to)
 	closedir(d);
 }
 
+static atomic_bool memory_asked, memory_given; /* by slow_commit, and to it */
+
+static int slow_commit(void *be, uint64_t off, uint64_t len)
+{
+	memory_asked = true;
+	while (!memory_given)
+		sched_yield();
+	return region_memfd_ops.commit(be, off, len);
+}
+
+struct install {
+	struct node *n;
+	pthread_t thread;
+	atomic_bool leave;
+	uint64_t lsn;
+	int err;
+};
+
+static void *install_main(void *arg)
+{
+	struct install *in = arg;
+
+	in->err = node_mirror_ops.resync_install(in->n, &in->leave, &in->lsn);
+	return NULL;
+}
+
+/* A load that takes long keeps no request of the view waiting; and it ends where the session has
+ * to. _i: it is to leave. */
+START_TEST(view_is_answered_during_an_install)
+{
+	struct region_backend_ops slow = region_memfd_ops;
+	struct install in = { .leave = _i != 0 };
+	uint64_t ckpts = 0, end;
+	struct node *n;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	put(n, 1);
+	ck_assert_int_eq(put_bytes(n, 2, 0, 60000, &ckpts), 0);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	ck_assert_int_eq(mkdirat(volume.dirfd, "sent", 0700), 0);
+	link_all(CKPT_DIR_NAME, "sent");
+	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
+	node_close(n);
+
+	slow.commit = slow_commit;
+	volume.media.memory = &slow;
+	n = node_start(); /* empty, and with no memory yet */
+	link_all("sent", CKPT_DIR_NAME);
+	memory_given = _i;
+	in.n = n;
+	ck_assert_int_eq(thread_start(&in.thread, "install", install_main, &in), 0);
+	end = clock_mono_ns() + 3 * NSEC_PER_SEC;
+	while (!_i && !memory_asked && clock_mono_ns() < end)
+		sched_yield();
+	if (!_i) {
+		ck_assert(memory_asked);
+		ck_assert_int_eq(pthread_rwlock_tryrdlock(&n->store_swap), 0); /* as fs_lock */
+		ck_assert_uint_eq(inode_count(n), 1);
+		pthread_rwlock_unlock(&n->store_swap);
+		memory_given = true;
+	}
+	pthread_join(in.thread, NULL);
+	ck_assert_int_eq(in.err, _i ? -ECANCELED : 0);
+	ck_assert_uint_eq(inode_count(n), _i ? 1 : 2);
+	ck_assert_int_eq(state_on_media(), _i ? VOLUME_RESYNCING : VOLUME_READY);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
 /* The image of a full primary, which has the same arena, fits. */
 START_TEST(full_arena_resyncs)
 {
@@ -597,7 +715,7 @@ START_TEST(full_arena_resyncs)
 	link_all(CKPT_DIR_NAME, "sent");
 	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
 	link_all("sent", CKPT_DIR_NAME);
-	ck_assert_int_eq(node_mirror_ops.resync_install(n, &got), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_install(n, &stay, &got), 0);
 	ck_assert_uint_eq(got, lsn);
 	digest_of(n, after);
 	ck_assert_mem_eq(before, after, sizeof(after));
@@ -670,6 +788,8 @@ int main(void)
 	tcase_add_test(t, rejected_checkpoint_is_no_base);
 	tcase_add_test(t, resync_to_the_same_lsn_forgets_the_log);
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
+	tcase_add_loop_test(t, failed_install_leaves_nothing, 0, 2);
+	tcase_add_loop_test(t, view_is_answered_during_an_install, 0, 2);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
 	tcase_add_test(t, keeps_what_a_resync_removes);
 	tcase_add_test(t, each_start_is_an_epoch);

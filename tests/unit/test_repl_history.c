@@ -608,7 +608,7 @@ START_TEST(stuck_mirror_holds_nothing)
 END_TEST
 
 /* Installs the image only when the writers are slowed for it, or the log has gone on without it. */
-static int slow_install(void *ctx, uint64_t *ret_lsn)
+static int slow_install(void *ctx, const atomic_bool *leave, uint64_t *ret_lsn)
 {
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
 	struct rig_node *n = ctx;
@@ -622,7 +622,7 @@ static int slow_install(void *ctx, uint64_t *ret_lsn)
 		ck_assert_uint_lt(clock_mono_ns(), deadline);
 	} while (!rig_progress_ended(writing) && !cs.pace_bytes &&
 		 oplog_first_lsn(rig.p.log) <= infos[0].lsn + 1);
-	return rig_resync_install(ctx, ret_lsn);
+	return rig_resync_install(ctx, leave, ret_lsn);
 }
 
 /* A mirror that takes longer over its image than the log lasts at the writers' pace: they are
