@@ -51,6 +51,7 @@ static int node_resync_begin(void *ctx)
 	struct node *n = ctx;
 	struct store_config cfg = { .inodes_max = n->inodes_max };
 	struct store *fresh = store_create(n->slab, &cfg);
+	enum volume_state before = n->vol->super.state;
 	struct store *old;
 	int err;
 
@@ -59,7 +60,9 @@ static int node_resync_begin(void *ctx)
 	pthread_mutex_lock(&n->ckpt_busy);
 	n->vol->super.state = VOLUME_RESYNCING;
 	err = volume_write_super(n->vol);
-	if (!err)
+	if (err)
+		n->vol->super.state = before; /* nothing is forgotten yet */
+	else
 		err = node_forget(n);
 	if (err) {
 		pthread_mutex_unlock(&n->ckpt_busy);

@@ -9,6 +9,8 @@
 #include "tests/unit/unit_main.h"
 
 #include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 static struct crash_volume volume;
 static const atomic_bool stay;
@@ -245,6 +247,33 @@ START_TEST(catches_up_after_half_a_resync)
 	node_close(n);
 	n = node_start();
 	ck_assert_uint_eq(n->recovered.ckpt_lsn, 7);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
+/* A superblock that can't be written: the resync does not begin, and the mirror goes on with what
+ * it has. */
+START_TEST(resync_that_cannot_begin_changes_nothing)
+{
+	struct rlimit size, none;
+	struct node *n;
+
+	volume_make(OPTIONS_MIRROR);
+	n = node_start();
+	put_many(n, 5, 3);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &size), 0);
+	none = (struct rlimit){ 0, size.rlim_max };
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_begin(n), -EFBIG);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &size), 0);
+	ck_assert_int_eq(node_mirror_ops.resume(n), 0);
+	put_many(n, 2, 3);
+	ck_assert_int_eq(state_on_media(), VOLUME_READY);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(node_lsn(n), 7);
 	node_close(n);
 	crash_volume_remove(&volume);
 }
@@ -788,6 +817,7 @@ int main(void)
 	tcase_add_test(t, rejected_checkpoint_is_no_base);
 	tcase_add_test(t, resync_to_the_same_lsn_forgets_the_log);
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
+	tcase_add_test(t, resync_that_cannot_begin_changes_nothing);
 	tcase_add_loop_test(t, failed_install_leaves_nothing, 0, 2);
 	tcase_add_loop_test(t, view_is_answered_during_an_install, 0, 2);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
