@@ -112,7 +112,8 @@ static int node_load_ckpt(struct node *n, char *why)
 		}
 		snprintf(why, NODE_WHY_BYTES, "checkpoint %" PRIu64 " cannot be loaded: %s",
 			 infos[i].number, reason ? reason : strerror(-err));
-		if (err != -EBADMSG || i + 1 == count)
+		/* damaged, or the medium can't give it back; no shortage of ours */
+		if ((err != -EBADMSG && err != -EIO) || i + 1 == count)
 			return err;
 		diag_warn("%s; trying the one before it", why);
 		/* sound files, perhaps: not to be built on */

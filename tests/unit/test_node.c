@@ -9,6 +9,7 @@
 #include "tests/unit/unit_main.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -108,6 +109,63 @@ static void bad_checkpoint_at(struct node *n, uint64_t lsn)
 	ck_assert_int_eq(ckpt_writer_add(w, 1, &iov, 1, &seg, &bytes), 0);
 	ck_assert_int_eq(ckpt_commit(w, 0, 1000, &info), 0);
 }
+
+static uint64_t bad_seg; /* from this segment on the disk gives nothing back; 0: none */
+
+static bool on_bad_seg(int fd)
+{
+	char link[64], path[PATH_MAX];
+	const char *name;
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return false;
+	path[n] = '\0';
+	name = strrchr(path, '/');
+	return name && strncmp(name, "/seg-", 5) == 0 && strtoull(name + 5, NULL, 16) >= bad_seg;
+}
+
+/* Stands before the C library's. */
+ssize_t pread(int fd, void *buf, size_t len, off_t off)
+{
+	static ssize_t (*real)(int, void *, size_t, off_t);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "pread");
+	if (bad_seg && on_bad_seg(fd)) {
+		errno = EIO;
+		return -1;
+	}
+	return real(fd, buf, len, off);
+}
+
+/* The disk fails under the newest checkpoint; the one before it and the log have all of it. */
+START_TEST(unreadable_checkpoint_is_passed_over)
+{
+	struct ckpt_info infos[2];
+	struct node *n;
+
+	volume_make(OPTIONS_MOUNT);
+	n = node_start();
+	for (int i = 0; i < 2; i++) {
+		put_many(n, 5, n->epoch);
+		ck_assert_int_eq(node_ckpt_run(n), 0);
+	}
+	put_many(n, 5, n->epoch);
+	ck_assert_int_eq(ckpt_list(n->ckpt, infos), 2);
+	node_close(n);
+
+	bad_seg = infos[0].last_seg;
+	n = node_start();
+	bad_seg = 0;
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, 5);
+	ck_assert_uint_eq(n->recovered.replayed, 10);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
 
 START_TEST(rejected_checkpoint_is_no_base)
 {
@@ -814,6 +872,7 @@ int main(void)
 	Suite *s = suite_create("node");
 	TCase *t = tcase_create("all");
 
+	tcase_add_test(t, unreadable_checkpoint_is_passed_over);
 	tcase_add_test(t, rejected_checkpoint_is_no_base);
 	tcase_add_test(t, resync_to_the_same_lsn_forgets_the_log);
 	tcase_add_loop_test(t, catches_up_after_half_a_resync, 0, 2);
