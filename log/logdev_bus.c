@@ -39,12 +39,12 @@ void logdev_bus_catch(void)
 	pthread_once(&once, bus_install);
 }
 
-int logdev_bus_guard(void (*store)(void *arg), void *arg)
+int logdev_bus_guard(void (*access)(void *arg), void *arg)
 {
 	if (sigsetjmp(bus_out, 0) != 0)
 		return -EIO;
 	bus_guarded = true;
-	store(arg);
+	access(arg);
 	bus_guarded = false;
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include "log/logdev.h"
 
 #include "common/io.h"
+#include "log/logdev_bus.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -66,6 +67,7 @@ static int readonly_open(int dirfd, const char *name, struct logdev **ret_dev)
 	if (!dev)
 		return -ENOMEM;
 	fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	logdev_bus_catch();
 	err = fd < 0 ? -errno : readonly_header(fd, dev);
 	if (!err) {
 		pool = mmap(NULL, dev->pool_bytes, PROT_READ, MAP_SHARED, fd, 0);

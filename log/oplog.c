@@ -19,6 +19,9 @@
 #include <unistd.h>
 
 static const char *const pool_names[OPLOG_POOLS] = { "log.0", "log.1" };
+static const char *const pool_unreadable[OPLOG_POOLS] = {
+	"log.0 cannot be read: its medium fails", "log.1 cannot be read: its medium fails"
+};
 
 int oplog_create(const struct logdev_ops *ops, int dirfd, uint64_t total_bytes)
 {
@@ -104,14 +107,19 @@ int oplog_open(const struct logdev_ops *ops, int dirfd, const struct oplog_confi
 		rc = ops->open(dirfd, pool_names[i], &log->pools[i].dev);
 		if (rc == -EBADMSG)
 			*ret_why = "a log pool is damaged or is no log pool";
-		if (rc == 0)
+		if (rc == 0) {
 			rc = oplog_pool_scan(ops, cfg, &log->pools[i], ret_why);
+			if (rc == -EIO)
+				*ret_why = pool_unreadable[i];
+		}
 		if (rc != 0)
 			goto close_log;
 	}
 	rc = oplog_pools_order(log, ret_why);
 	if (rc == 0)
 		rc = oplog_check_tail(log, ret_why);
+	if (rc == -EIO)
+		*ret_why = pool_unreadable[log->active];
 	if (rc != 0)
 		goto close_log;
 	log_range(log, ret_range);

@@ -65,16 +65,21 @@ bool oplog_continues(const struct record *r, const struct oplog_end *end, bool n
 
 /*
  * Looks in base[from, stored), where a pool's valid records end with last_lsn of epoch, for a
- * record that can only be of this log. True: it is at *ret_offset. Pure.
+ * record that can only be of this log. 1: it is at *ret_offset; 0: there is none; -EIO as below.
  */
-bool oplog_find_beyond(const uint8_t *base, uint64_t from, uint64_t stored, uint64_t last_lsn,
-		       uint64_t epoch, uint64_t *ret_offset, uint64_t *ret_lsn);
+int oplog_find_beyond(const uint8_t *base, uint64_t from, uint64_t stored, uint64_t last_lsn,
+		      uint64_t epoch, uint64_t *ret_offset, uint64_t *ret_lsn);
+
+/* record_decode() in a mapped pool: also -EIO, the medium can't give these bytes back. The pool's
+ * device was opened (logdev_bus_catch). */
+int oplog_decode(const uint8_t *base, uint64_t len, struct record *ret_r, size_t *ret_bytes);
 
 /*
  * Calls apply for each valid record with LSN > after_lsn in LSN order.
  * apply's non-zero return ends the walk and is returned.
  * -ENODATA: the log begins above after_lsn + 1 (*ret_missing_first/last say what is missing).
- * -EBADMSG: a record that was valid at open no longer is. Before oplog_start, by one thread.
+ * -EBADMSG: a record that was valid at open no longer is; -EIO: it can't be read. Before
+ * oplog_start, by one thread.
  */
 int oplog_replay(struct oplog *log, uint64_t after_lsn,
 		 int (*apply)(void *ctx, const struct record *r), void *ctx,
@@ -123,7 +128,8 @@ void oplog_hold(struct oplog *log, uint64_t lsn);
  * Copies whole records from from_lsn on into buf, as many as fit and exist.
  * -ESTALE: from_lsn was rewound (the reader needs a snapshot); -EAGAIN: not appended yet;
  * -EMSGSIZE: the next record alone is larger than cap (RECORD_BYTES_MAX always fits); -EBADMSG: the
- * bytes in the pool are damaged. Checksums are not checked again here.
+ * bytes in the pool are damaged; -EIO: the medium can't give them back. Checksums are not checked
+ * again here.
  */
 int oplog_read(struct oplog *log, uint64_t from_lsn, void *buf, size_t cap,
 	       size_t *ret_len, uint64_t *ret_last_lsn);

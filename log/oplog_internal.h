@@ -3,7 +3,8 @@
 #define KVFS_LOG_OPLOG_INTERNAL_H
 /*
  * What the operation log's parts share: oplog.c (life cycle, append, switch, getters),
- * oplog_scan.c (what a pool holds when it is opened), oplog_read.c (replay and reading by LSN).
+ * oplog_scan.c (what a pool holds when it is opened), oplog_read.c (replay and reading by LSN),
+ * oplog_mapped.c (records read from a mapping).
  *
  * A pool's bytes below `used` are valid records and don't change until the pool is rewound; who
  * copies from them counts in `readers`, taken under the lock, and a rewind first makes the pool
@@ -116,14 +117,18 @@ struct oplog_mark oplog_pool_find(const struct oplog_pool *p, uint64_t lsn);
 
 /*
  * Finds what the opened device p->dev holds and fills p. -EBADMSG with *ret_why: the generation
- * record is invalid or not ours. One that was torn as it was written counts as an empty pool.
+ * record is invalid or not ours; -EIO: not all of it can be read. One that was torn as it was
+ * written counts as an empty pool.
  */
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
 		    struct oplog_pool *p, const char **ret_why);
 
 /* After ordering: -EBADMSG with *ret_why (valid in this thread) when valid records follow the
- * active pool's first invalid one, which a crash does not leave. */
+ * active pool's first invalid one, which a crash does not leave; -EIO: not known. */
 int oplog_check_tail(struct oplog *log, const char **ret_why);
+
+/* memcpy() from a mapped pool. -EIO. */
+int oplog_copy(void *to, const uint8_t *from, size_t len);
 
 /* After both: appends to the active pool, in its place, what stands whole behind the end that the
  * pool names. As logdev append; -ENOMEM. */

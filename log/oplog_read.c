@@ -6,6 +6,8 @@
  */
 #include "log/oplog_internal.h"
 
+#include "log/logdev_bus.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -101,6 +103,33 @@ static int span_copy(struct span *s, void *buf, size_t cap, size_t *ret_len)
 	return 0;
 }
 
+struct span_read {
+	struct span *s;
+	uint64_t from_lsn;
+	void *buf;
+	size_t cap, len;
+	int rc;
+};
+
+static void span_read_mapped(void *arg)
+{
+	struct span_read *r = arg;
+
+	r->rc = span_skip_to(r->s, r->from_lsn);
+	if (r->rc == 0)
+		r->rc = span_copy(r->s, r->buf, r->cap, &r->len);
+}
+
+/* -EIO: the medium can't give the bytes back. */
+static int span_read(struct span *s, uint64_t from_lsn, void *buf, size_t cap, size_t *ret_len)
+{
+	struct span_read r = { s, from_lsn, buf, cap, 0, 0 };
+	int rc = logdev_bus_guard(span_read_mapped, &r);
+
+	*ret_len = rc == 0 && r.rc == 0 ? r.len : 0;
+	return rc != 0 ? rc : r.rc;
+}
+
 int oplog_read(struct oplog *log, uint64_t from_lsn, void *buf, size_t cap, size_t *ret_len,
 	       uint64_t *ret_last_lsn)
 {
@@ -117,9 +146,7 @@ int oplog_read(struct oplog *log, uint64_t from_lsn, void *buf, size_t cap, size
 		rc = span_pin(log, next, &s);
 		if (rc != 0)
 			break;
-		rc = span_skip_to(&s, next);
-		if (rc == 0)
-			rc = span_copy(&s, (uint8_t *)buf + done, cap - done, &len);
+		rc = span_read(&s, next, (uint8_t *)buf + done, cap - done, &len);
 		if (rc == 0) { /* without state of a reader: once in each OPLOG_FORGET_BYTES */
 			uint64_t forgot = s.offset - s.offset % OPLOG_FORGET_BYTES;
 
@@ -153,8 +180,9 @@ static int replay_pool(struct oplog *log, struct oplog_pool *p, uint64_t after_l
 	at = oplog_pool_find(p, after_lsn + 1);
 	while (at.offset < p->used) {
 		/* Checked again: between the scan and now the medium could have failed. */
-		if (record_decode(p->base + at.offset, p->used - at.offset, &r, &bytes) != 0)
-			return -EBADMSG;
+		rc = oplog_decode(p->base + at.offset, p->used - at.offset, &r, &bytes);
+		if (rc != 0)
+			return rc == -EIO ? rc : -EBADMSG;
 		at.offset += bytes;
 		rc = r.lsn > after_lsn ? apply(ctx, &r) : 0;
 		if (rc != 0)

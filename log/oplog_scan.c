@@ -19,8 +19,6 @@
  */
 #include "log/oplog_internal.h"
 
-#include "common/byteorder.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -100,8 +98,9 @@ bool oplog_continues(const struct record *r, const struct oplog_end *end, bool n
 	       (named || r->timestamp_ns + OPLOG_LATE_NS >= end->begun_ns);
 }
 
-/* Records from the generation record on, up to the first that doesn't continue the log. */
-static void scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uint64_t stored,
+/* Records from the generation record on, up to the first that doesn't continue the log. -EIO: not
+ * known where that is. */
+static int scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uint64_t stored,
 			 uint64_t begun_ns)
 {
 	uint64_t forgot = 0;
@@ -110,9 +109,11 @@ static void scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uin
 
 	while (p->used < p->capacity) {
 		struct oplog_end end = { p->last_lsn, p->epoch, begun_ns };
+		int rc = oplog_decode(p->base + p->used, p->capacity - p->used, &r, &bytes);
 
-		if (record_decode(p->base + p->used, p->capacity - p->used, &r, &bytes) != 0 ||
-		    !oplog_continues(&r, &end, p->used + bytes <= stored))
+		if (rc == -EIO)
+			return rc;
+		if (rc != 0 || !oplog_continues(&r, &end, p->used + bytes <= stored))
 			break;
 		oplog_pool_mark(p, r.lsn, p->used);
 		p->last_lsn = r.lsn;
@@ -121,6 +122,7 @@ static void scan_records(const struct logdev_ops *ops, struct oplog_pool *p, uin
 		oplog_pool_forget(ops, p, p->used, &forgot);
 	}
 	p->torn = p->used < stored;
+	return 0;
 }
 
 int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg,
@@ -135,7 +137,9 @@ int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg
 	p->capacity = ops->capacity(p->dev);
 	if (stored == 0)
 		return 0;
-	rc = record_decode(p->base, stored, &r, &bytes);
+	rc = oplog_decode(p->base, stored, &r, &bytes);
+	if (rc == -EIO)
+		return rc;
 	if (rc != 0 || r.opcode != RECORD_GENERATION) {
 		if (stored <= OPLOG_GENERATION_BYTES)
 			return 0; /* torn as it was written: see above */
@@ -150,29 +154,7 @@ int oplog_pool_scan(const struct logdev_ops *ops, const struct oplog_config *cfg
 	p->last_lsn = r.lsn - 1;
 	p->epoch = r.epoch;
 	p->used = bytes;
-	scan_records(ops, p, stored, r.timestamp_ns);
-	return 0;
-}
-
-bool oplog_find_beyond(const uint8_t *base, uint64_t from, uint64_t stored, uint64_t last_lsn,
-		       uint64_t epoch, uint64_t *ret_offset, uint64_t *ret_lsn)
-{
-	uint64_t lsn_max = last_lsn + 1 + (stored - from) / RECORD_HEADER_BYTES;
-
-	for (uint64_t at = from + 1; at + RECORD_HEADER_BYTES <= stored; at++) {
-		uint64_t lsn = get_be64(base + at + offsetof(struct record_header, seq_id));
-		struct record r;
-		size_t bytes;
-
-		if (lsn <= last_lsn + 1 || lsn > lsn_max)
-			continue;
-		if (record_decode(base + at, stored - at, &r, &bytes) == 0 && r.epoch >= epoch) {
-			*ret_offset = at;
-			*ret_lsn = lsn;
-			return true;
-		}
-	}
-	return false;
+	return scan_records(ops, p, stored, r.timestamp_ns);
 }
 
 int oplog_check_tail(struct oplog *log, const char **ret_why)
@@ -180,10 +162,14 @@ int oplog_check_tail(struct oplog *log, const char **ret_why)
 	static _Thread_local char why[288];
 	const struct oplog_pool *p = oplog_active(log);
 	uint64_t offset, lsn;
+	int rc;
 
-	if (!p->torn || !oplog_find_beyond(p->base, p->used, log->ops->used(p->dev), p->last_lsn,
-					   p->epoch, &offset, &lsn))
+	if (!p->torn)
 		return 0;
+	rc = oplog_find_beyond(p->base, p->used, log->ops->used(p->dev), p->last_lsn, p->epoch,
+			       &offset, &lsn);
+	if (rc <= 0)
+		return rc;
 	snprintf(
 		why, sizeof(why),
 		"log.%u is damaged at offset %" PRIu64 ": records after LSN %" PRIu64
@@ -211,8 +197,9 @@ int oplog_take_in(struct oplog *log)
 
 		if (iov.iov_len > p->used - at)
 			iov.iov_len = p->used - at;
-		memcpy(copy, p->base + at, iov.iov_len);
-		rc = log->ops->append(p->dev, &iov, 1);
+		rc = oplog_copy(copy, p->base + at, iov.iov_len);
+		if (rc == 0)
+			rc = log->ops->append(p->dev, &iov, 1);
 		at += iov.iov_len;
 	}
 	free(copy);

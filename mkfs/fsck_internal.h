@@ -41,6 +41,7 @@ struct fsck_pool {
 	bool opened;
 	bool generation_valid; /* it begins with this volume's generation record */
 	bool torn;             /* at used_bytes begins what is not valid */
+	bool unreadable;       /* or what the medium can't give back */
 	uint64_t generation, base_lsn, last_lsn, epoch;
 	uint64_t records;      /* without the generation record */
 	uint64_t used_bytes;   /* valid */

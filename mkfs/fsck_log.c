@@ -37,9 +37,11 @@ static bool scan_generation(struct pool_scan *s)
 	const char *wrong = NULL;
 	struct record r;
 	size_t bytes = 0;
+	int err = oplog_decode(s->base, s->p->stored_bytes, &r, &bytes);
 
-	if (record_decode(s->base, s->p->stored_bytes, &r, &bytes) != 0 ||
-	    r.opcode != RECORD_GENERATION)
+	if (err == -EIO)
+		wrong = "the generation record, which every pool begins with, can't be read";
+	else if (err != 0 || r.opcode != RECORD_GENERATION)
 		wrong = "the generation record, which every pool begins with, is damaged";
 	else if (memcmp(r.u.generation.uuid, super->uuid, sizeof(super->uuid)) != 0)
 		wrong = "the pool belongs to another volume";
@@ -67,10 +69,11 @@ static bool scan_record(struct pool_scan *s)
 	struct fsck_pool *p = s->p;
 	struct record r;
 	size_t bytes = 0;
-
 	struct oplog_end end = { p->last_lsn, p->epoch, s->begun_ns };
+	int err = oplog_decode(s->base + p->used_bytes, s->capacity - p->used_bytes, &r, &bytes);
 
-	if (record_decode(s->base + p->used_bytes, s->capacity - p->used_bytes, &r, &bytes) != 0 ||
+	p->unreadable = err == -EIO;
+	if (err != 0 ||
 	    !oplog_continues(&r, &end, p->used_bytes + bytes <= p->stored_bytes))
 		return false;
 	p->last_lsn = r.lsn;
@@ -95,11 +98,12 @@ static void scan_pool(struct pool_scan *s)
 		}
 		progress_update(&s->f->progress, s->done_before + s->p->used_bytes, s->total);
 	}
-	s->p->torn = s->p->used_bytes < s->p->stored_bytes;
-	if (s->p->torn)
-		(void)oplog_find_beyond(s->base, s->p->used_bytes, s->p->stored_bytes,
-					s->p->last_lsn, s->p->epoch, &s->p->island_offset,
-					&s->p->island_lsn);
+	s->p->torn = s->p->unreadable || s->p->used_bytes < s->p->stored_bytes;
+	if (s->p->torn && !s->p->unreadable)
+		s->p->unreadable =
+			oplog_find_beyond(s->base, s->p->used_bytes, s->p->stored_bytes,
+					  s->p->last_lsn, s->p->epoch, &s->p->island_offset,
+					  &s->p->island_lsn) == -EIO;
 }
 
 /* NULL after a problem was reported; -errno in *ret_err for an operational error. */
@@ -173,7 +177,12 @@ static void judge_damage(struct fsck *f, struct fsck_pool *p, struct logdev *dev
 	struct fsck_place place = pool_place(p, p->used_bytes, p->last_lsn + 1);
 	uint64_t rest = p->stored_bytes - p->used_bytes;
 
-	if (p->island_offset)
+	if (p->unreadable)
+		fsck_problem(f, &place, false,
+			     "the medium can't give back what lies behind LSN %llu: copy the pool "
+			     "as far as it can be read to another, or make a mirror the primary",
+			     (unsigned long long)p->last_lsn);
+	else if (p->island_offset)
 		judge_island(f, p, dev, newest);
 	else if (newest)
 		fsck_note(f, &place,

@@ -399,6 +399,82 @@ START_TEST(oplog_on_the_real_device)
 }
 END_TEST
 
+/* The medium can't give back what the log holds: an error as well. The pool is cut off under the
+ * open log, by OPS's open or behind it. */
+static struct logdev_ops cut_ops; /* OPS, and log.0 ends early once it is open */
+
+static void cut_off(const char *name)
+{
+	int fd = openat(dirfd_, name, O_RDWR);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, 1 << 20), 0);
+	close(fd);
+}
+
+static int cut_open(int fd, const char *name, struct logdev **ret_dev)
+{
+	int rc = OPS->open(fd, name, ret_dev);
+
+	if (rc == 0 && strcmp(name, "log.0") == 0)
+		cut_off(name);
+	return rc;
+}
+
+static void unlink_pools(void)
+{
+	ck_assert_int_eq(unlinkat(dirfd_, "log.0", 0), 0);
+	ck_assert_int_eq(unlinkat(dirfd_, "log.1", 0), 0);
+}
+
+static struct oplog *open_filled(uint64_t *ret_last_lsn)
+{
+	struct oplog_range range;
+	struct oplog *log;
+	uint64_t lsn = 1;
+
+	ck_assert_int_eq(oplog_create(OPS, dirfd_, 2 * LOGDEV_SIZE_MIN), 0);
+	log = util_open(OPS, dirfd_, &util_cfg, &range);
+	ck_assert_int_eq(oplog_start(log, 1, 1), 0);
+	for (; lsn <= 1600; lsn += UTIL_GROUP_MAX)
+		ck_assert_int_eq(util_append(log, lsn, UTIL_GROUP_MAX, 1, UTIL_DATA_MAX, false), 0);
+	*ret_last_lsn = lsn - 1;
+	return log;
+}
+
+START_TEST(refused_load_is_an_error)
+{
+	static uint8_t buf[RECORD_BYTES_MAX];
+	struct util_replay replay = { .next = 1, .max = UTIL_DATA_MAX };
+	struct oplog_range range;
+	const char *why = "";
+	uint64_t last, got, a, b;
+	struct oplog *log = open_filled(&last), *again = NULL;
+	size_t len;
+
+	cut_off("log.0");
+	ck_assert_int_eq(oplog_read(log, last, buf, sizeof(buf), &len, &got), -EIO);
+	ck_assert_int_eq(oplog_read(log, 1, buf, 64 << 10, &len, &got), 0);
+	oplog_close(log);
+	unlink_pools();
+
+	log = open_filled(&last);
+	oplog_close(log);
+	log = util_open(OPS, dirfd_, &util_cfg, &range);
+	cut_off("log.0");
+	ck_assert_int_eq(oplog_replay(log, 0, util_apply, &replay, &a, &b), -EIO);
+	oplog_close(log);
+	unlink_pools();
+
+	log = open_filled(&last);
+	oplog_close(log);
+	cut_ops = *OPS;
+	cut_ops.open = cut_open;
+	ck_assert_int_eq(oplog_open(&cut_ops, dirfd_, &util_cfg, &again, &range, &why), -EIO);
+	ck_assert_msg(strstr(why, "log.0"), "%s", why);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("logdev_pmemlog");
@@ -418,6 +494,7 @@ int main(void)
 	tcase_add_test(t, huge_pages_leave_the_file_whole);
 	tcase_add_test(t, holes_are_filled);
 	tcase_add_test(t, refused_store_is_an_error);
+	tcase_add_test(t, refused_load_is_an_error);
 	tcase_add_test(t, oplog_on_the_real_device);
 	suite_add_tcase(s, t);
 	return unit_run(s);
