@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define MIRROR_STALL_NS (120 * NSEC_PER_SEC)
+#define MIRROR_ASK_NS (500 * NSEC_PER_MSEC)
 #define MIRROR_FULL_PERCENT 70
 #define MIRROR_APPLY_NS (200 * NSEC_PER_MSEC) /* then heartbeats are answered first */
 
@@ -57,17 +58,20 @@ static int mirror_append(struct mirror *m)
 	return oplog_append(m->log, run->iov, (int)run->count, run->first_lsn, run->count, true);
 }
 
-/* No room: a checkpoint must make some. */
+/* No room: a checkpoint must make some. One that fails is asked for again. */
 static int mirror_stall(struct mirror *m)
 {
 	uint64_t now = clock_mono_ns();
 
-	if (!m->stalled_since_ns) {
-		m->stalled_since_ns = now;
+	if (!m->stalled_since_ns || now - m->asked_ns > MIRROR_ASK_NS) {
+		if (!m->stalled_since_ns)
+			m->stalled_since_ns = now;
+		m->asked_ns = now;
 		m->wanted_pool = 0;
 		mirror_want_checkpoint(m, 0, m->run.records[0].epoch);
 		m->wanted_pool = 0;
-	} else if (now - m->stalled_since_ns > MIRROR_STALL_NS) {
+	}
+	if (now - m->stalled_since_ns > MIRROR_STALL_NS) {
 		return mirror_fail(m, -ENOSPC, "the log is full and no checkpoint makes room");
 	}
 	return 0;

@@ -144,6 +144,7 @@ struct mirror {
 	unsigned rounds;                 /* of the poll loop */
 	uint64_t stalled_since_ns;       /* 0: not waiting for room in the log or the store */
 	uint64_t appended_since_look;    /* bytes; the log's fill is looked at now and then */
+	uint64_t asked_ns;               /* while stalled: when a checkpoint was last asked for */
 	unsigned wanted_pool;            /* active pool + 1 a checkpoint was asked for, 0: none */
 	struct mirror_slot *slots;       /* REPL_WINDOW_RECORDS, by LSN */
 	struct mirror_run run;

@@ -420,6 +420,29 @@ START_TEST(waits_for_log_room)
 }
 END_TEST
 
+/* The checkpoints that the mirror asked for failed: it asks again, and goes on with the first that
+ * succeeds. */
+START_TEST(asks_again_for_log_room)
+{
+	struct mirror_stats s;
+
+	rig_open(&rig, ADDR_SHM);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	rig.m[0].no_checkpoints = true;
+	rig_mirror_start(&rig.m[0], NULL);
+	rig_primary_start(&rig, 1, 2, NULL);
+	rig_wait_live(&rig, 1);
+	do {
+		ck_assert_uint_lt(rig.p.last_lsn, 38000);
+		ck_assert_uint_eq(rig_write_many(&rig.p, 250, 64, 0), 0);
+		mirror_stats(rig.m[0].mirror, &s);
+	} while (s.durable_lsn == rig.p.last_lsn);
+	rig.m[0].no_checkpoints = false;
+	rig_expect_same(&rig.p, &rig.m[0]);
+	rig_close(&rig);
+}
+END_TEST
+
 static atomic_bool store_full;
 static _Atomic unsigned refusals;
 
@@ -511,6 +534,7 @@ int main(void)
 	tcase_add_test(away, resyncs_diverged_mirror);
 	tcase_add_test(away, resyncs_mirror_that_is_ahead);
 	tcase_add_test(away, waits_for_log_room);
+	tcase_add_test(away, asks_again_for_log_room);
 	tcase_add_loop_test(away, waits_for_store_room, 0, 2);
 	suite_add_tcase(s, away);
 	tcase_set_timeout(refuse, 25);
