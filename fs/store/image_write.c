@@ -23,6 +23,7 @@ struct writer {
 	void *ctx;
 	uint64_t lsn, next_ino;
 	struct cds_list_head tombs;    /* of this checkpoint */
+	bool tomb_lost;                /* it does without one, and so needs all of the image */
 	uint32_t old_segs;             /* seg_count before it */
 	uint64_t first_seg;            /* the first one it made */
 	uint64_t total_bytes, done_bytes;
@@ -43,6 +44,7 @@ static void freeze(struct writer *x)
 	x->lsn = im->st->lsn;
 	x->next_ino = im->st->next_ino;
 	im->clean_upto = image_segs_choose(im);
+	x->tomb_lost = im->tomb_lost;
 	im->tomb_lost = false;
 	im->capture_err = 0;
 	x->total_bytes = im->dirty_bytes;
@@ -305,14 +307,14 @@ static bool undo_slice_locked(struct writer *x)
 }
 
 /* Everything this checkpoint took goes back to the next one. */
-static void undo(struct writer *x, bool tomb_lost)
+static void undo(struct writer *x)
 {
 	struct image *im = x->im;
 	bool done;
 
 	store_lock(im->st);
 	im->clean_upto = 0; /* no captures from old segments any more */
-	im->tomb_lost = im->tomb_lost || tomb_lost;
+	im->tomb_lost = im->tomb_lost || x->tomb_lost;
 	store_unlock(im->st);
 	do {
 		store_lock(im->st);
@@ -372,7 +374,6 @@ int image_write(struct image *im, struct ckpt *c, uint64_t epoch, const struct i
 		void *ctx, struct ckpt_info *ret_info)
 {
 	struct writer *x = malloc(sizeof(*x));
-	bool tomb_lost;
 	int err;
 
 	if (!x)
@@ -382,11 +383,10 @@ int image_write(struct image *im, struct ckpt *c, uint64_t epoch, const struct i
 	x->ops = ops;
 	x->ctx = ctx;
 	CDS_INIT_LIST_HEAD(&x->tombs);
-	tomb_lost = im->tomb_lost; /* only ever set under the lock; this thread alone clears it */
 	freeze(x);
 	err = write_all(x, c, epoch, ret_info);
 	if (err)
-		undo(x, tomb_lost);
+		undo(x);
 	else
 		finish(x);
 	free(x);
