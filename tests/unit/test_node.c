@@ -54,6 +54,11 @@ static uint64_t node_lsn(struct node *n)
 	return lsn;
 }
 
+static void digest_of(struct node *n, uint8_t out[16])
+{
+	store_digest(n->store, out);
+}
+
 static bool want_between;
 
 /* One more file, in the log and in the store. Returns its record's LSN. */
@@ -576,10 +581,58 @@ static int put_bytes(struct node *n, uint64_t ino, uint64_t offset, uint32_t len
 
 #define FULL_FILES 24
 
-static void digest_of(struct node *n, uint8_t out[16])
+/* What is there now comes back from the checkpoint alone. */
+static void expect_same_after_restart(struct node *n)
 {
-	store_digest(n->store, out);
+	uint8_t before[16], after[16];
+	uint64_t lsn = node_lsn(n);
+
+	digest_of(n, before);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(n->recovered.ckpt_lsn, lsn);
+	digest_of(n, after);
+	ck_assert_mem_eq(before, after, sizeof(after));
+	node_close(n);
 }
+
+/* The disk takes nothing from some call of a checkpoint that cleans on, and works again: the next
+ * ones succeed, also where the failed one's manifest stands and can't be removed. */
+START_TEST(checkpoints_go_on_after_any_failure)
+{
+	unsigned cleaned = 0;
+	struct ckpt_info infos[2];
+	uint64_t ckpts = 0;
+	bool failed = true;
+
+	for (unsigned call = 1; failed; call++) {
+		struct node *n;
+
+		volume_make(OPTIONS_MOUNT);
+		n = node_start();
+		for (int i = 0; i < 3; i++) {
+			put(n, n->epoch);
+			ck_assert_int_eq(put_bytes(n, 2, 0, 3000, &ckpts), 0);
+			ck_assert_int_eq(node_ckpt_run(n), 0);
+		}
+		image_set_limits(store_image(n->store), 0, 1000); /* not all that lives */
+		put(n, n->epoch);
+		volume.crash.stop_at = volume.crash.calls + call;
+		failed = node_ckpt_run(n) != 0;
+		cleaned += ckpt_list(n->ckpt, infos) > 0 && infos[0].first_seg > 1;
+		volume.crash.stop_at = UINT_MAX;
+		image_set_limits(store_image(n->store), UINT64_MAX / 4, 0); /* no cleaning */
+		for (int i = 0; i < 2; i++) {
+			ck_assert_int_eq(put_bytes(n, 3, 0, 100, &ckpts), 0);
+			ck_assert_int_eq(node_ckpt_run(n), 0);
+		}
+		expect_same_after_restart(n);
+		crash_volume_remove(&volume);
+		ck_assert_uint_lt(call, 200);
+	}
+	ck_assert_uint_gt(cleaned, 1); /* the last one, and one that failed and stands */
+}
+END_TEST
 
 static uint64_t full_size[FULL_FILES];
 
@@ -879,6 +932,7 @@ int main(void)
 	tcase_add_test(t, resync_that_cannot_begin_changes_nothing);
 	tcase_add_loop_test(t, failed_install_leaves_nothing, 0, 2);
 	tcase_add_loop_test(t, view_is_answered_during_an_install, 0, 2);
+	tcase_add_test(t, checkpoints_go_on_after_any_failure);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
 	tcase_add_test(t, keeps_what_a_resync_removes);
 	tcase_add_test(t, each_start_is_an_epoch);
