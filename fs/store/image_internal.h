@@ -29,7 +29,7 @@ struct image_range {
 struct image_seg {
 	struct cds_list_head objs;
 	uint64_t live_bytes;  /* of objs */
-	uint64_t total_bytes;
+	uint64_t total_bytes; /* of all items ever, and what its file takes at least */
 };
 
 /* An item on its way to the writer: the head encoded, the rest referenced. */

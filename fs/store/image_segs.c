@@ -3,8 +3,13 @@
  * clean. Store's lock. */
 #include "fs/store/image_internal.h"
 
+#include "log/ckpt_format.h"
+
 #include <errno.h>
 #include <stdlib.h>
+
+/* Its file's header and one block, however little is in it. */
+#define IMAGE_SEG_BYTES_MIN (2 * CKPT_PAGE_BYTES)
 
 static int push_seg(struct image *im)
 {
@@ -23,6 +28,7 @@ static int push_seg(struct image *im)
 	if (!s)
 		return -ENOMEM;
 	CDS_INIT_LIST_HEAD(&s->objs);
+	s->total_bytes = IMAGE_SEG_BYTES_MIN;
 	im->segs[im->seg_count++] = s;
 	return 0;
 }

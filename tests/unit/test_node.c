@@ -634,6 +634,29 @@ START_TEST(checkpoints_go_on_after_any_failure)
 }
 END_TEST
 
+/* One old key and many small checkpoints: garbage is what the files take, not what the few items in
+ * them do, so the files do not become more and more. */
+START_TEST(small_checkpoints_are_cleaned)
+{
+	struct ckpt_info infos[2];
+	uint64_t ckpts = 0;
+	struct node *n;
+
+	volume_make(OPTIONS_MOUNT);
+	n = node_start();
+	put_many(n, 2, n->epoch);
+	image_set_limits(store_image(n->store), 128 << 10, 64 << 20);
+	for (int i = 0; i < 100; i++) {
+		ck_assert_int_eq(put_bytes(n, 3, 0, 100, &ckpts), 0);
+		ck_assert_int_eq(node_ckpt_run(n), 0);
+		ck_assert_int_ge(ckpt_list(n->ckpt, infos), 1);
+		ck_assert_uint_le(infos[0].bytes, 256 << 10);
+	}
+	expect_same_after_restart(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
 static uint64_t full_size[FULL_FILES];
 
 static uint64_t full_ino(unsigned f)
@@ -933,6 +956,7 @@ int main(void)
 	tcase_add_loop_test(t, failed_install_leaves_nothing, 0, 2);
 	tcase_add_loop_test(t, view_is_answered_during_an_install, 0, 2);
 	tcase_add_test(t, checkpoints_go_on_after_any_failure);
+	tcase_add_test(t, small_checkpoints_are_cleaned);
 	tcase_add_test(t, checkpoint_at_an_epoch_change);
 	tcase_add_test(t, keeps_what_a_resync_removes);
 	tcase_add_test(t, each_start_is_an_epoch);
