@@ -137,3 +137,8 @@ void io_process_init(void)
 	close(fd);
 	signal(SIGXFSZ, SIG_IGN);
 }
+
+bool io_accept_lacks(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS;
+}

@@ -3,6 +3,7 @@
 #define KVFS_COMMON_IO_H
 /* Whole reads and writes, and the durability points on files. All block. 0 or -errno. Any
  * thread. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,5 +31,9 @@ int io_flush_stdout(void);
  * in memory. Exits with 1 and a line when no descriptor can be had.
  */
 void io_process_init(void);
+
+/* Whether accept(2) failed with err (an errno) for want of descriptors or memory: the caller stays
+ * at the door, so that who polls for it at once finds it again and again. */
+bool io_accept_lacks(int err);
 
 #endif

@@ -24,6 +24,7 @@
 #define CONTROL_THREADS_MAX (2 * CONTROL_CONNECTIONS_MAX) /* those that are dropped included */
 #define CONTROL_DROP_NS NSEC_PER_SEC /* for these to end */
 #define CONTROL_BIND_MS 1000 /* between tries, while there is no room for it */
+#define CONTROL_ACCEPT_MS 100 /* after a connection that found no descriptor */
 #define CONTROL_CKPT_NS (3600 * NSEC_PER_SEC)
 
 struct control {
@@ -254,18 +255,19 @@ static bool control_enter(struct control *c, struct control_conn *conn)
 	return room;
 }
 
-static void control_accept(struct control *c)
+/* False: there is no descriptor for it now. */
+static bool control_accept(struct control *c)
 {
 	struct control_conn *conn;
 	int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	pthread_t thread;
 
 	if (fd < 0)
-		return;
+		return !io_accept_lacks(errno);
 	conn = calloc(1, sizeof(*conn));
 	if (!conn) {
 		close(fd);
-		return;
+		return true;
 	}
 	conn->c = c;
 	conn->fd = fd;
@@ -277,6 +279,7 @@ static void control_accept(struct control *c)
 	} else {
 		control_leave(conn, false);
 	}
+	return true;
 }
 
 /* Bound through /proc/self/fd, since the volume's path may be longer than a socket address
@@ -308,16 +311,19 @@ static void *control_main(void *arg)
 	struct control *c = arg;
 	struct pollfd fds[2] = { { .fd = c->listen_fd, .events = POLLIN },
 				 { .fd = c->stop_fd, .events = POLLIN } };
+	bool pause = false;
 
 	for (;;) {
-		if (fds[0].fd < 0 && control_bind(c->node->vol->dirfd, &c->listen_fd) == 0)
-			fds[0].fd = c->listen_fd;
-		if (poll(fds, 2, fds[0].fd < 0 ? CONTROL_BIND_MS : -1) < 0)
+		int timeout_ms = pause ? CONTROL_ACCEPT_MS : -1;
+
+		if (c->listen_fd < 0 && control_bind(c->node->vol->dirfd, &c->listen_fd) != 0)
+			timeout_ms = CONTROL_BIND_MS;
+		fds[0].fd = pause ? -1 : c->listen_fd;
+		if (poll(fds, 2, timeout_ms) < 0)
 			continue;
 		if (fds[1].revents)
 			return NULL;
-		if (fds[0].revents)
-			control_accept(c);
+		pause = fds[0].revents && !control_accept(c);
 	}
 }
 

@@ -8,6 +8,7 @@
 #include "replication/mirror/mirror_internal.h"
 
 #include "common/clock.h"
+#include "common/io.h"
 #include "replication/dial.h"
 #include "replication/frame.h"
 
@@ -25,6 +26,7 @@
 #define MIRROR_SOURCE_MAX 16 /* pending connections of one address */
 #define MIRROR_SILENT_NS (5 * NSEC_PER_SEC)
 #define MIRROR_HANDSHAKE_NS (3 * NSEC_PER_SEC)
+#define MIRROR_ACCEPT_AGAIN_NS (100 * NSEC_PER_MSEC)
 
 /* Accepted; its hello, then (when there is a caller) its join is awaited. */
 struct mirror_pending {
@@ -37,6 +39,7 @@ struct mirror_pending {
 };
 
 struct mirror_reception {
+	uint64_t accept_ns;           /* not before: there was no descriptor for a caller */
 	unsigned count;               /* oldest first */
 	struct mirror_pending pending[MIRROR_PENDING_MAX];
 };
@@ -326,8 +329,11 @@ static void mirror_accept(struct mirror *m, unsigned i, struct mirror_reception 
 	uint8_t source[16];
 	struct mirror_pending *p;
 
-	if (fd < 0)
+	if (fd < 0) {
+		if (io_accept_lacks(errno))
+			r->accept_ns = clock_mono_ns() + MIRROR_ACCEPT_AGAIN_NS;
 		return;
+	}
 	pending_source(fd, source);
 	if (!reception_make_room(r, source)) {
 		close(fd);
@@ -369,13 +375,18 @@ static void mirror_listen_round(struct mirror *m, struct mirror_reception *r)
 {
 	struct pollfd fds[1 + MIRROR_LISTEN_MAX + MIRROR_PENDING_MAX];
 	unsigned first = 1 + m->listen_count;
+	bool accepts = clock_mono_ns() >= r->accept_ns;
+	int timeout_ms = r->count ? 1000 : 60000;
 
+	if (!accepts)
+		timeout_ms = MIRROR_ACCEPT_AGAIN_NS / NSEC_PER_MSEC;
 	fds[0] = (struct pollfd){ .fd = m->stop_fd, .events = POLLIN };
 	for (unsigned i = 0; i < m->listen_count; i++)
-		fds[1 + i] = (struct pollfd){ .fd = m->listen_fds[i], .events = POLLIN };
+		fds[1 + i] = (struct pollfd){ .fd = accepts ? m->listen_fds[i] : -1,
+					      .events = POLLIN };
 	for (unsigned i = 0; i < r->count; i++)
 		fds[first + i] = (struct pollfd){ .fd = r->pending[i].fd, .events = POLLIN };
-	if (poll(fds, first + r->count, r->count ? 1000 : 60000) < 0)
+	if (poll(fds, first + r->count, timeout_ms) < 0)
 		return;
 	mirror_serve_pending(m, r, fds + first);
 	for (unsigned i = 0; i < m->listen_count; i++)

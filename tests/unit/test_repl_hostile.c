@@ -8,6 +8,8 @@
 #include "tests/unit/repl_rig.h"
 #include "tests/unit/unit_main.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <sys/socket.h>
 
 static struct rig rig;
@@ -213,6 +215,41 @@ START_TEST(crowd_at_the_door)
 }
 END_TEST
 
+static _Atomic int refusals; /* accept4() still has no descriptor so often */
+
+/* Stands before the C library's. */
+int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	static int (*real)(int, struct sockaddr *, socklen_t *, int);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "accept4");
+	if (refusals > 0) {
+		refusals--;
+		errno = EMFILE;
+		return -1;
+	}
+	return real(fd, addr, len, flags);
+}
+
+/* A mirror without a descriptor for who calls tries again now and then, not all the time. */
+START_TEST(no_descriptor_for_a_caller)
+{
+	uint64_t began;
+
+	rig_open(&rig, _i ? ADDR_SHM : ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	refusals = 5;
+	began = clock_mono_ns();
+	rig_primary_start(&rig, 1, 1, NULL);
+	rig_wait_live(&rig, 1);
+	ck_assert_int_eq(refusals, 0);
+	ck_assert_uint_ge(clock_mono_ns() - began, 5 * 100 * NSEC_PER_MSEC);
+	rig_close(&rig);
+}
+END_TEST
+
 /* The same mirror by two names: one link serves it, the other is refused for good. */
 START_TEST(given_twice)
 {
@@ -397,6 +434,7 @@ int main(void)
 	tcase_add_loop_test(t, nonsense_acknowledged, 0, LIES);
 	tcase_add_test(t, frees_nothing);
 	tcase_add_loop_test(t, crowd_at_the_door, 0, 2);
+	tcase_add_loop_test(t, no_descriptor_for_a_caller, 0, 2);
 	tcase_add_test(t, given_twice);
 	tcase_add_loop_test(t, records_of_a_wrong_epoch, 0, 2);
 	tcase_add_loop_test(t, applies_private_copies, 0, 2);
