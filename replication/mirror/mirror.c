@@ -31,6 +31,14 @@ int mirror_fail(struct mirror *m, int err, const char *fmt, ...)
 	return err;
 }
 
+void mirror_fail_at_door(struct mirror *m, const char *peer, const char *why)
+{
+	pthread_mutex_lock(&m->lock);
+	if (!m->failed && !m->connected)
+		snprintf(m->last_error, sizeof(m->last_error), "%s: %s", peer, why);
+	pthread_mutex_unlock(&m->lock);
+}
+
 void mirror_forget_error(struct mirror *m)
 {
 	pthread_mutex_lock(&m->lock);

@@ -174,6 +174,8 @@ static inline bool mirror_leaving(const struct mirror *m)
 /* mirror.c: keeps the sentence for status, returns err. */
 __attribute__((format(printf, 3, 4)))
 int mirror_fail(struct mirror *m, int err, const char *fmt, ...);
+/* The same of a caller that proved nothing: dropped while there is a session. kv-listen. */
+void mirror_fail_at_door(struct mirror *m, const char *peer, const char *why);
 /* The same file: what a session waits for ends, and it looks at leave, which is set. With lock. */
 void mirror_interrupt_locked(struct mirror *m);
 /* There is nothing wrong any more, unless the mirror has stopped for good. */

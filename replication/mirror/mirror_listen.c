@@ -257,7 +257,7 @@ static bool pending_read(struct mirror *m, struct mirror_pending *p)
 					    &p->caller->join);
 	if (err) {
 		dial_peer_text(p->fd, peer, sizeof(peer));
-		mirror_fail(m, err, "%s: %s", peer, h->why);
+		mirror_fail_at_door(m, peer, h->why);
 		pending_drop(p);
 		return false;
 	}

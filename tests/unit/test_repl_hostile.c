@@ -215,6 +215,34 @@ START_TEST(crowd_at_the_door)
 }
 END_TEST
 
+/* What is wrong with a stranger is no news while the mirror has its primary. */
+START_TEST(strangers_are_no_error_of_a_session)
+{
+	static const uint8_t nonsense[64];
+	struct mirror_stats s;
+	char byte;
+	ssize_t n;
+	int fd;
+
+	rig_open(&rig, ADDR_TCP);
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	if (_i) {
+		rig_primary_start(&rig, 1, 1, NULL);
+		rig_wait_live(&rig, 1);
+		rig_wait_connected(&rig.m[0], &s);
+	}
+	fd = stranger(nonsense, sizeof(nonsense));
+	do /* until it is let go */
+		n = recv(fd, &byte, 1, MSG_DONTWAIT);
+	while ((n > 0 || (n < 0 && errno == EAGAIN)) && sched_yield() == 0);
+	close(fd);
+	mirror_stats(rig.m[0].mirror, &s);
+	ck_assert_msg((s.last_error[0] == 0) == (_i != 0), "%s", s.last_error);
+	rig_close(&rig);
+}
+END_TEST
+
 static _Atomic int refusals; /* accept4() still has no descriptor so often */
 
 /* Stands before the C library's. */
@@ -434,6 +462,7 @@ int main(void)
 	tcase_add_loop_test(t, nonsense_acknowledged, 0, LIES);
 	tcase_add_test(t, frees_nothing);
 	tcase_add_loop_test(t, crowd_at_the_door, 0, 2);
+	tcase_add_loop_test(t, strangers_are_no_error_of_a_session, 0, 2);
 	tcase_add_loop_test(t, no_descriptor_for_a_caller, 0, 2);
 	tcase_add_test(t, given_twice);
 	tcase_add_loop_test(t, records_of_a_wrong_epoch, 0, 2);
