@@ -152,20 +152,36 @@ static bool control_peer_ok(int fd)
 	       (peer.uid == 0 || peer.uid == geteuid());
 }
 
+/* However slowly it is taken: CONTROL_IO_SECONDS for all of it. */
+static void control_send(int fd, const char *out, size_t len)
+{
+	uint64_t deadline_ns = clock_mono_ns() + CONTROL_IO_SECONDS * NSEC_PER_SEC, now;
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	while (len > 0 && (now = clock_mono_ns()) < deadline_ns) {
+		ssize_t n = send(fd, out, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n > 0) {
+			out += n;
+			len -= (size_t)n;
+		} else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+			poll(&p, 1, (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1);
+		} else {
+			return;
+		}
+	}
+}
+
 static void control_reply(int fd, json_t *reply)
 {
 	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
 	const char *out = text ? text : "{\"ok\":false,\"error\":\"out of memory\"}";
-	size_t len = strlen(out), at = 0;
+	char *line = NULL;
+	int len = asprintf(&line, "%s\n", out);
 
-	while (at < len) {
-		ssize_t n = send(fd, out + at, len - at, MSG_NOSIGNAL);
-
-		if (n <= 0)
-			break;
-		at += (size_t)n;
-	}
-	send(fd, "\n", 1, MSG_NOSIGNAL);
+	if (len > 0)
+		control_send(fd, line, (size_t)len);
+	free(len > 0 ? line : NULL);
 	free(text);
 }
 
@@ -203,12 +219,10 @@ static void *control_conn_main(void *arg)
 {
 	struct control_conn *conn = arg;
 	struct control *c = conn->c;
-	struct timeval tv = { .tv_sec = CONTROL_IO_SECONDS };
 	char line[4096];
 	bool stays = false;
 	json_t *reply;
 
-	setsockopt(conn->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	if (!control_peer_ok(conn->fd)) {
 		reply = control_refuse("only root and the daemon's user may ask", "");
 		control_reply(conn->fd, reply);
@@ -393,8 +407,8 @@ int control_stop(struct control *c)
 		pthread_join(c->thread, NULL);
 		unlinkat(c->node->vol->dirfd, VOLUME_CONTROL_NAME, 0);
 		pthread_mutex_lock(&c->lock);
-		/* a request is read no further; a reply is bounded by its socket's timeout, and
-		 * by the checkpoint that was asked for */
+		/* a request is read no further; a reply takes CONTROL_IO_SECONDS at most, and the
+		 * checkpoint that was asked for before it */
 		while (c->connections)
 			pthread_cond_wait(&c->idle, &c->lock);
 		pthread_mutex_unlock(&c->lock);
