@@ -76,10 +76,8 @@ static int node_open_log(struct node *n, struct oplog_range *ret_range, char *wh
 /* A fresh store for the next attempt. */
 static int node_renew_store(struct node *n)
 {
-	struct store_config cfg = { .inodes_max = n->inodes_max };
-
 	store_destroy(n->store);
-	n->store = store_create(n->slab, &cfg);
+	n->store = node_memory_store(n);
 	return n->store ? 0 : -ENOMEM;
 }
 
@@ -160,7 +158,7 @@ static int node_replay(struct node *n, char *why)
 			 "record %" PRIu64
 			 " (%s) of the log cannot be executed: %s; nothing was changed",
 			 rp.failed_lsn, rp.failed_op,
-			 err == -ENOSPC ? "the arena or inodes= is too small for this volume"
+			 err == -ENOSPC ? "the arena is too small for this volume"
 					: strerror(-err));
 	else if (err == -ENODATA)
 		snprintf(why, NODE_WHY_BYTES,
@@ -342,6 +340,8 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 		node_memory_limit(n, true);
 	if (!err)
 		err = node_recover(n, why);
+	if (!err && !mirror)
+		store_set_inodes_max(n->store, n->inodes_max);
 	if (!err && !mirror)
 		err = node_begin_epoch(n, n->vol->super.is_mirror, why);
 	if (!err && (err = node_ckpt_start(n)) != 0)

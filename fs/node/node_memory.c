@@ -211,10 +211,16 @@ void node_memory_limit(struct node *n, bool on)
 	slab_set_limit(n->slab, on ? node_memory_pool_bytes(n) : UINT64_MAX);
 }
 
+struct store *node_memory_store(struct node *n)
+{
+	struct store_config cfg = { .inodes_max = UINT64_MAX };
+
+	return store_create(n->slab, &cfg);
+}
+
 int node_memory_open(struct node *n, bool spare, char *why)
 {
 	uint64_t pool_bytes = node_memory_pool_bytes(n);
-	struct store_config cfg = { .inodes_max = n->inodes_max };
 	char want[UNITS_TEXT_BYTES], reason[REGION_MEMORY_WHY_BYTES];
 	struct region_memory m;
 	int err = region_memory_parse(n->opt->memory, &m, reason);
@@ -234,7 +240,7 @@ int node_memory_open(struct node *n, bool spare, char *why)
 		return err;
 	}
 	n->slab = slab_create(n->regions);
-	n->store = n->slab ? store_create(n->slab, &cfg) : NULL;
+	n->store = n->slab ? node_memory_store(n) : NULL;
 	if (n->store)
 		return 0;
 	snprintf(why, NODE_WHY_BYTES, "cannot make the store: %s", strerror(ENOMEM));

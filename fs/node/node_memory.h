@@ -25,6 +25,11 @@ uint64_t node_memory_locked_bytes(const struct node *n, bool *ret_insists);
 int node_memory_open(struct node *n, bool spare, char *why);
 void node_memory_close(struct node *n);
 
+/* An empty store on the node's slab, without a limit of inodes: what was acknowledged once is
+ * taken, at recovery and on a mirror. inodes= is for what a primary is asked from then on. NULL: no
+ * memory. */
+struct store *node_memory_store(struct node *n);
+
 /* Values may take the arena (a mirror's: a little more), or what addresses there are: while a state
  * is loaded, and for what a mirror must follow. Any thread. */
 void node_memory_limit(struct node *n, bool on);

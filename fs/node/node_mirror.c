@@ -49,8 +49,7 @@ static struct store *node_swap_store(struct node *n, struct store *fresh)
 static int node_resync_begin(void *ctx)
 {
 	struct node *n = ctx;
-	struct store_config cfg = { .inodes_max = n->inodes_max };
-	struct store *fresh = store_create(n->slab, &cfg);
+	struct store *fresh = node_memory_store(n);
 	enum volume_state before = n->vol->super.state;
 	struct store *old;
 	int err;
@@ -91,7 +90,6 @@ static int node_resync_progress(void *ctx, uint64_t done, uint64_t total)
 static int node_resync_load(struct node *n, const atomic_bool *leave, struct ckpt_info *ret_info,
 			    struct store **ret_loaded)
 {
-	struct store_config cfg = { .inodes_max = n->inodes_max };
 	struct ckpt_info infos[2];
 	const char *why = NULL;
 	struct store *loaded;
@@ -99,7 +97,7 @@ static int node_resync_load(struct node *n, const atomic_bool *leave, struct ckp
 
 	if (ckpt_list(n->ckpt, infos) < 1)
 		return -EBADMSG;
-	loaded = store_create(n->slab, &cfg);
+	loaded = node_memory_store(n);
 	if (!loaded)
 		return -ENOMEM;
 	node_memory_limit(n, false); /* as node_load_with_slack, which may leave more taken */

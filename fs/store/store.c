@@ -117,6 +117,13 @@ struct store *store_create(struct slab *slab, const struct store_config *cfg)
 	return st;
 }
 
+void store_set_inodes_max(struct store *st, uint64_t inodes_max)
+{
+	store_lock(st);
+	st->cfg.inodes_max = inodes_max;
+	store_unlock(st);
+}
+
 static void free_all_names(struct store *st)
 {
 	for (size_t i = 0; i < htable_bucket_count(&st->names); i++) {

@@ -57,6 +57,8 @@ struct store_config {
 /* An empty store with a root directory (mode 0755, owner root:root, times 0). NULL: no memory. */
 struct store *store_create(struct slab *slab, const struct store_config *cfg);
 void store_destroy(struct store *st); /* NULL is fine */
+/* Another limit from now on. What is there beyond it stays. */
+void store_set_inodes_max(struct store *st, uint64_t inodes_max);
 
 void store_lock(struct store *st);
 void store_unlock(struct store *st);

@@ -472,6 +472,40 @@ static int try_promote(bool force, char why[NODE_WHY_BYTES])
 	return err;
 }
 
+/* A mirror follows its primary beyond its own inodes=, which holds for what a primary is asked. */
+START_TEST(inodes_bound_a_primary_alone)
+{
+	struct record r = { .opcode = RECORD_CREATE, .gen = 1, .timestamp_ns = 1000,
+			    .name = "one more", .name_len = 8 };
+	char why[NODE_WHY_BYTES] = "";
+	struct node *n;
+
+	volume_make(OPTIONS_MIRROR);
+	volume.opt.inodes_max = 16;
+	n = node_start();
+	put_many(n, 20, 1);
+	ck_assert_int_eq(node_ckpt_run(n), 0);
+	put_many(n, 10, 1);
+	node_close(n);
+	n = node_start();
+	ck_assert_uint_eq(inode_count(n), 31);
+	node_close(n);
+	ck_assert_msg(try_promote(true, why) == 0, "%s", why);
+
+	volume.opt.inodes_max = 16;
+	n = node_start(); /* what there is can be read and deleted */
+	ck_assert_uint_eq(inode_count(n), 31);
+	r.lsn = node_lsn(n) + 1;
+	r.epoch = n->epoch;
+	r.ino = inode_count(n) + 1;
+	r.u.create.parent_ino = 1;
+	r.u.create.mode = S_IFREG | 0600;
+	ck_assert_int_eq(node_apply(n, &r), -ENOSPC);
+	node_close(n);
+	crash_volume_remove(&volume);
+}
+END_TEST
+
 /* _i: 0 never told that it is in sync, 1 in sync once and now being caught up, 2 in sync. */
 START_TEST(promotion_asks_whether_in_sync)
 {
@@ -961,6 +995,7 @@ int main(void)
 	tcase_add_test(t, keeps_what_a_resync_removes);
 	tcase_add_test(t, each_start_is_an_epoch);
 	tcase_add_loop_test(t, promotion_asks_whether_in_sync, 0, 3);
+	tcase_add_test(t, inodes_bound_a_primary_alone);
 	tcase_add_test(t, set_in_sync_is_on_media);
 	suite_add_tcase(s, t);
 	t = tcase_create("slow");
