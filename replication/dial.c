@@ -3,6 +3,7 @@
 #include "replication/dial.h"
 
 #include "common/clock.h"
+#include "replication/resolve.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -30,17 +31,6 @@ static int dial_unix_addr(const char *path, struct sockaddr_un *ret_sun)
 		return -ENAMETOOLONG;
 	memcpy(sun.sun_path, path, len + 1);
 	*ret_sun = sun;
-	return 0;
-}
-
-static int dial_resolve(const struct addr *a, int flags, struct addrinfo **ret_list)
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV };
-	char port[8];
-
-	snprintf(port, sizeof(port), "%u", a->port);
-	if (getaddrinfo(a->host[0] ? a->host : NULL, port, &hints, ret_list) != 0)
-		return -ENXIO;
 	return 0;
 }
 
@@ -94,6 +84,7 @@ int dial_connect(const struct addr *a, uint64_t deadline_ns, const atomic_bool *
 {
 	struct addrinfo *list;
 	struct sockaddr_un sun;
+	uint64_t began_ns;
 	int err;
 
 	if (a->kind == ADDR_SHM) {
@@ -102,9 +93,11 @@ int dial_connect(const struct addr *a, uint64_t deadline_ns, const atomic_bool *
 			return err;
 		return dial_one((struct sockaddr *)&sun, sizeof(sun), deadline_ns, cancel, ret_fd);
 	}
-	err = dial_resolve(a, 0, &list);
+	began_ns = clock_mono_ns();
+	err = resolve_host(a, cancel, &list);
 	if (err)
 		return err;
+	deadline_ns += clock_mono_ns() - began_ns;
 	err = -EHOSTUNREACH;
 	for (const struct addrinfo *i = list; i && err; i = i->ai_next)
 		err = dial_one(i->ai_addr, i->ai_addrlen, deadline_ns, cancel, ret_fd);
@@ -182,7 +175,7 @@ int dial_listen(const struct addr *a, int *ret_fd, uint16_t *ret_port)
 			*ret_port = 0;
 		return err;
 	}
-	err = dial_resolve(a, AI_PASSIVE, &list);
+	err = resolve_listen(a, &list);
 	if (err)
 		return -EADDRNOTAVAIL;
 	err = -EADDRNOTAVAIL;

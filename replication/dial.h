@@ -11,7 +11,7 @@
 
 /*
  * Connects within the deadline (name look-up not counted: the resolver has its own). *cancel ends
- * the wait within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH, -ENXIO (the
+ * either wait within 100 ms. -ETIMEDOUT, -ECANCELED, -ECONNREFUSED, -EHOSTUNREACH, -ENXIO (the
  * host's name can't be resolved), and connect(2)'s others.
  */
 int dial_connect(const struct addr *a, uint64_t deadline_ns, const atomic_bool *cancel,
