@@ -145,10 +145,18 @@ static void *bench_worker_keys(void *arg)
 	return NULL;
 }
 
+/* Of a sequential load's file: the first threads take what does not divide. */
+static uint64_t bench_share_bytes(const struct bench_worker *w)
+{
+	const struct bench_config *cfg = w->shared->cfg;
+
+	return cfg->file_bytes / cfg->threads + (w->index < cfg->file_bytes % cfg->threads);
+}
+
 static void *bench_worker_sequential(void *arg)
 {
 	struct bench_worker *w = arg;
-	uint64_t left = w->shared->cfg->file_bytes / w->shared->cfg->threads;
+	uint64_t left = bench_share_bytes(w);
 	char name[32];
 	int fd;
 
