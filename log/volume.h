@@ -12,6 +12,7 @@
  *   VOLUME/control      the running daemon's control socket
  *   VOLUME/cut-*        what was cut from the log: see kvfs(5)
  */
+#include "log/ckpt_io.h"
 #include "log/epoch.h"
 #include "log/volume_place.h"
 
@@ -68,6 +69,9 @@ struct volume {
 	struct volume_place place; /* owned; the private mount of a /dev/pmemN ends with it */
 	int lockfd;
 	char *path;              /* absolute */
+	/* How the superblock is written; NULL: the system's calls. Tests put others in. */
+	const struct ckpt_file_ops *files;
+	void *files_ctx;
 	struct volume_super super;
 	bool used_second_copy;   /* the first superblock copy was damaged */
 	unsigned copy;           /* the copy super was read from: the other is written first */

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 static_assert(sizeof(((struct volume_media *)0)->label) == VOLUME_LABEL_MAX + 1, "label");
 
@@ -189,14 +188,14 @@ int volume_super_choose(int fd, struct volume_super *ret_s, unsigned *ret_copy)
 }
 
 /* One copy is on media when this returns 0. */
-static int super_copy_write_durably(int fd, unsigned copy, const uint8_t buf[VOLUME_SUPER_BYTES])
+static int super_copy_write_durably(struct volume *v, unsigned copy,
+				    const uint8_t buf[VOLUME_SUPER_BYTES])
 {
-	int err =
-	    io_pwrite_full(fd, buf, VOLUME_SUPER_BYTES, (off_t)copy * VOLUME_SUPER_COPY_OFFSET);
+	const struct ckpt_file_ops *files = v->files ? v->files : &ckpt_file_ops_system;
+	int err = files->write(v->files_ctx, v->lockfd, buf, VOLUME_SUPER_BYTES,
+			       (off_t)copy * VOLUME_SUPER_COPY_OFFSET);
 
-	if (!err && fsync(fd) != 0)
-		err = -errno;
-	return err;
+	return err ? err : files->fsync(v->files_ctx, v->lockfd);
 }
 
 int volume_write_super(struct volume *v)
@@ -206,8 +205,8 @@ int volume_write_super(struct volume *v)
 
 	v->super.sequence++;
 	volume_super_encode(&v->super, buf);
-	err = super_copy_write_durably(v->lockfd, 1 - v->copy, buf);
+	err = super_copy_write_durably(v, 1 - v->copy, buf);
 	if (!err)
-		err = super_copy_write_durably(v->lockfd, v->copy, buf);
+		err = super_copy_write_durably(v, v->copy, buf);
 	return err;
 }

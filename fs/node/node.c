@@ -326,6 +326,10 @@ int node_open(const struct options *opt, const char *path, const struct node_med
 	err = volume_open(path, false, &n->vol, &reason);
 	if (err)
 		snprintf(why, NODE_WHY_BYTES, "%s", reason ? reason : strerror(-err));
+	if (!err && media && media->super) {
+		n->vol->files = media->super;
+		n->vol->files_ctx = media->super_ctx;
+	}
 	if (!err && n->vol->used_second_copy)
 		diag_warn("%s: the first copy of the superblock is damaged, the second one is "
 			  "used; see fsck.kvfs",

@@ -36,6 +36,8 @@
 struct node_media {
 	const struct logdev_ops *log;         /* NULL: libpmemlog pools */
 	const struct ckpt_hooks *ckpt;        /* NULL: the system's calls */
+	const struct ckpt_file_ops *super;    /* write, fsync; NULL: the system's calls */
+	void *super_ctx;
 	const struct region_backend_ops *memory; /* NULL: what memory= says */
 	const struct transport_ops *transport;   /* primary; NULL: as the address says */
 };

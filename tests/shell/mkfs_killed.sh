@@ -11,7 +11,7 @@ strace -o /dev/null true 2>/dev/null || skip "strace is not permitted here"
 
 n=0
 ready=0
-for call in fsync fallocate msync rename renameat mkdirat; do
+for call in fsync fdatasync fallocate msync rename renameat mkdirat; do
 	for when in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 		rm -rf "$tmp/v"
 		got=0

@@ -109,9 +109,10 @@ static inline int crash_write(void *ctx, int fd, const void *buf, size_t len, of
 	unsigned int call;
 
 	call = atomic_fetch_add(&k->calls, 1) + 1;
-	if (call >= k->stop_at) { /* torn */
+	if (call >= k->stop_at) { /* torn: within a page only where it is a single one */
 		if (call == k->stop_at)
-			ckpt_file_ops_system.write(NULL, fd, buf, len / 2 & ~4095UL, off);
+			ckpt_file_ops_system.write(NULL, fd, buf,
+						   len / 2 & ~(len > 4096 ? 4095UL : 511UL), off);
 		return -EIO;
 	}
 	return ckpt_file_ops_system.write(NULL, fd, buf, len, off);

@@ -3,8 +3,8 @@
 #define KVFS_TESTS_NODE_CRASH_H
 /*
  * A volume for a crash test of a whole node: superblock, key and checkpoints in a temporary
- * directory, the log on the model medium; both count their calls in one struct crash and stop
- * together at the n-th.
+ * directory, the log on the model medium; all of them count their calls in one struct crash and
+ * stop together at the n-th.
  */
 #include "fs/node/node.h"
 #include "log/logdev_fault.h"
@@ -23,6 +23,10 @@ struct crash_volume {
 	int dirfd;
 	uint64_t seed;             /* decides how the call at the stop is torn */
 	struct crash crash;
+	/* what was there before the last write of the superblock, until that is synced */
+	uint8_t super_before[VOLUME_SUPER_BYTES];
+	off_t super_off;
+	bool super_unsynced;
 	struct ckpt_hooks hooks;
 	struct node_media media;
 	struct options opt;
@@ -101,6 +105,53 @@ static inline void crash_log_setup(struct crash_volume *v)
 	ck_assert_int_eq(crash_log_create(-1, "log.1", CRASH_LOG_BYTES / 2), 0);
 }
 
+static inline int crash_super_write(void *ctx, int fd, const void *buf, size_t len, off_t off)
+{
+	struct crash_volume *v = ctx;
+
+	ck_assert_uint_eq(len, sizeof(v->super_before));
+	if (!crash_happened(&v->crash)) {
+		memset(v->super_before, 0, sizeof(v->super_before));
+		ck_assert_int_ge(pread(fd, v->super_before, len, off), 0);
+		v->super_off = off;
+		v->super_unsynced = true;
+	}
+	return crash_write(&v->crash, fd, buf, len, off);
+}
+
+static inline int crash_super_fsync(void *ctx, int fd)
+{
+	struct crash_volume *v = ctx;
+
+	(void)fd;
+	if (crash_stopped(&v->crash))
+		return -EIO;
+	v->super_unsynced = false;
+	return 0;
+}
+
+static const struct ckpt_file_ops crash_super_ops = {
+	.write = crash_super_write,
+	.fsync = crash_super_fsync,
+};
+
+/* What was not synced may be lost, or torn as it is. */
+static inline void crash_super_power_cut(struct crash_volume *v)
+{
+	int fd;
+
+	if (!v->super_unsynced)
+		return;
+	v->super_unsynced = false;
+	if (!v->crash.lose_unsynced)
+		return;
+	fd = openat(v->dirfd, VOLUME_SUPERBLOCK_NAME, O_WRONLY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pwrite(fd, v->super_before, sizeof(v->super_before), v->super_off),
+			 sizeof(v->super_before));
+	close(fd);
+}
+
 static inline void crash_volume_write_super(struct crash_volume *v)
 {
 	struct volume vol = { .dirfd = v->dirfd, .lockfd = -1 };
@@ -141,7 +192,10 @@ static inline void crash_volume_make(struct crash_volume *v, uint64_t seed, bool
 					.seg_bytes = 300000,
 					.no_uring = true,
 					.no_direct = true };
-	v->media = (struct node_media){ .log = &crash_log_ops, .ckpt = &v->hooks };
+	v->media = (struct node_media){ .log = &crash_log_ops,
+					.ckpt = &v->hooks,
+					.super = &crash_super_ops,
+					.super_ctx = v };
 	crash_log_setup(v);
 	options_init(&v->opt, OPTIONS_MOUNT);
 	v->opt.arena_bytes = 64 << 20;
@@ -174,10 +228,21 @@ static inline void crash_volume_restart(struct crash_volume *v, unsigned stop_at
 	ck_assert_int_ge(fd, 0);
 	crash_power_cut(&v->crash, fd);
 	close(fd);
+	crash_super_power_cut(v);
 	logdev_fault_disarm();
 	v->crash.change_count = 0;
 	v->crash.calls = 0;
 	v->crash.stop_at = stop_at;
+}
+
+static inline uint64_t node_lsn(struct node *n)
+{
+	uint64_t lsn;
+
+	store_lock(n->store);
+	lsn = store_lsn_locked(n->store);
+	store_unlock(n->store);
+	return lsn;
 }
 
 #endif

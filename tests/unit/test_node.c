@@ -44,16 +44,6 @@ static struct node *node_start(void)
 	return n;
 }
 
-static uint64_t node_lsn(struct node *n)
-{
-	uint64_t lsn;
-
-	store_lock(n->store);
-	lsn = store_lsn_locked(n->store);
-	store_unlock(n->store);
-	return lsn;
-}
-
 static void digest_of(struct node *n, uint8_t out[16])
 {
 	store_digest(n->store, out);

@@ -2,31 +2,23 @@
 /*
  * A whole node (log, checkpoints, store, commit queue; all but FUSE) is stopped at its n-th call
  * that changes media, for every n: log appends (whole, torn, with a wrong byte, with old bytes),
- * rewinds, and each file call of a checkpoint. It is then recovered by its own code, which is
- * stopped in turn at its first call, its second, and so on until it comes through. Every
- * acknowledged record must be there, and nothing but what was in flight beyond.
+ * rewinds, each file call of a checkpoint, each write and sync of the superblock. It is then
+ * recovered by its own code, which is stopped in turn at its first call, its second, and so on
+ * until it comes through. Every acknowledged record must be there, and nothing but what was in
+ * flight beyond.
  *
  * Records are made once and kept by store_gen.h; the digest of the state after each is the model.
  * The calls are shared out among processes, so that one's waits are another's time. Without
  * KVFS_TEST_LONG=1 it is one seed; in a sanitized build, every third call.
  */
+#include "tests/unit/crash_model.h"
 #include "tests/unit/node_crash.h"
 
 #include "common/clock.h"
 #include "common/crc32c.h"
-#include "tests/unit/store_gen.h"
 #include "tests/unit/unit_main.h"
 
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 #define PROCESSES 3
 #define PART_ENV "KVFS_CRASH_PART" /* of this process, from 0; not set: all */
@@ -35,45 +27,6 @@
 #define CKPT_EVERY 12 /* groups */
 #define ADMIT_NS (200 * NSEC_PER_MSEC)
 #define CKPT_NS (60 * NSEC_PER_SEC)
-#define DIGEST_BYTES 16
-
-/*
- * In place of the C library's: a region of the arena is 8 MiB, and half of the time of a step went
- * into making all of it present. Here its pages come when they are touched.
- */
-int madvise(void *addr, size_t len, int advice)
-{
-	if (advice == MADV_POPULATE_WRITE || advice == MADV_COLLAPSE)
-		return 0;
-	return (int)syscall(SYS_madvise, addr, len, advice);
-}
-
-struct model {
-	struct fixture f;
-	struct gen *gen;
-	uint8_t (*digests)[DIGEST_BYTES]; /* [lsn] */
-};
-
-static void model_make(struct model *m, uint64_t seed)
-{
-	fixture_open(&m->f, 64 << 20, 4096);
-	m->gen = gen_create(&m->f, seed);
-	m->gen->large_max = 200000;
-	m->digests = calloc(RECORDS + 1, DIGEST_BYTES);
-	ck_assert_ptr_nonnull(m->digests);
-	store_digest(m->f.st, m->digests[0]);
-	while (m->gen->count < RECORDS) {
-		gen_step(m->gen);
-		store_digest(m->f.st, m->digests[m->gen->count]);
-	}
-}
-
-static void model_destroy(struct model *m)
-{
-	gen_destroy(m->gen);
-	fixture_close(&m->f);
-	free(m->digests);
-}
 
 struct progress {
 	uint64_t submitted;
@@ -214,16 +167,6 @@ static void run_load(struct crash_volume *v, struct model *m, struct node *n, st
 	ck_assert(progress_wait(p) || crash_happened(&v->crash));
 }
 
-static uint64_t node_lsn(struct node *n)
-{
-	uint64_t lsn;
-
-	store_lock(n->store);
-	lsn = store_lsn_locked(n->store);
-	store_unlock(n->store);
-	return lsn;
-}
-
 static void check_state(struct model *m, struct node *n, const struct progress *p)
 {
 	uint8_t digest[DIGEST_BYTES];
@@ -322,7 +265,7 @@ START_TEST(recovers_from_everywhere)
 		n += step * (unsigned)strtoul(part, NULL, 10);
 		stride *= PROCESSES;
 	}
-	model_make(&m, seed);
+	model_make(&m, seed, RECORDS);
 	while (crash_at(&m, seed, n, _i % 2))
 		n += stride;
 	ck_assert_uint_gt(n, 150);
