@@ -60,6 +60,7 @@ struct handshake {
 	uint8_t transcript[512];     /* every message so far, without proofs */
 	size_t transcript_len;
 	bool proved;                 /* the peer has proved the key */
+	uint32_t peer_compat;        /* its feature_compat; of the mirror's side */
 	char why[HANDSHAKE_WHY_BYTES]; /* after an error: a sentence for people */
 };
 

@@ -230,6 +230,7 @@ int handshake_answer_hello(struct handshake *h, int fd, const uint8_t uuid[16],
 		handshake_refuse(h, fd, REPL_REFUSE_OTHER_VOLUME, "", now);
 		return handshake_fail(h, -EXDEV, "a primary of another volume called");
 	}
+	h->peer_compat = be32toh(hello.feature_compat);
 	handshake_note(h, REPL_HELLO, msg, f->len);
 	randombytes_buf(challenge.nonce, sizeof(challenge.nonce));
 	err = handshake_send_proved(h, fd, REPL_CHALLENGE, &challenge, sizeof(challenge),

@@ -12,7 +12,8 @@
  *   JOIN       who, epoch, wants, proof →
  *                                       ←   WELCOME    where it stands, proof     (or REFUSE)
  *   EPOCHS     history of its log       →
- *   RESYNC_BEGIN, (FILE, DATA …) …, RESYNC_END → ← RESYNC_DONE                    (when needed)
+ *   RESYNC_BEGIN, (FILE, DATA …) …, RESYNC_END →                                  (when needed)
+ *                                       ←   RESYNC_PROGRESS …, RESYNC_DONE
  *   START                               →   then the transport's own exchange, same connection
  *   LANES_LOST   while records flow     →
  *                                       ←   LANES_READY  then the transport's exchange a lane
@@ -28,9 +29,12 @@
 
 #define REPL_MAGIC 0x4B564643U     /* "KVFC" */
 #define REPL_VERSION 2
-/* bits this build knows; an unknown one of the peer refuses it */
+/* Bits this build knows. An unknown one of the peer refuses it, of the compatible ones it means
+ * nothing. */
 #define REPL_FEATURE_INCOMPAT 0U
-#define REPL_FEATURE_COMPAT 0U
+#define REPL_FEATURE_COMPAT REPL_COMPAT_PROGRESS
+/* a primary takes RESYNC_PROGRESS */
+#define REPL_COMPAT_PROGRESS 1U
 #define REPL_PROOF_BYTES 32
 #define REPL_NONCE_BYTES 32
 #define REPL_TEXT_BYTES 120
@@ -80,6 +84,7 @@ enum repl_frame_type {
 	REPL_EPOCHS, /* epochs_encode of log/epoch.h */
 	REPL_LANES_LOST,
 	REPL_LANES_READY,
+	REPL_RESYNC_PROGRESS,
 	REPL_FRAME_TYPE_END
 };
 
@@ -188,6 +193,12 @@ struct repl_resync_done {
 	uint64_t lsn; /* of the installed image */
 } __attribute__((packed));
 static_assert(sizeof(struct repl_resync_done) == 8, "resync done");
+
+/* Now and then while the image is installed. */
+struct repl_resync_progress {
+	uint64_t installed_bytes; /* of the image's total_bytes */
+} __attribute__((packed));
+static_assert(sizeof(struct repl_resync_progress) == 8, "resync progress");
 
 /* One slot of the primary's window; slot number = sequence modulo REPL_ACK_SLOTS. */
 struct repl_ack {

@@ -98,6 +98,7 @@ static const struct status_figure status_link[] = {
 	{ "resync_done_bytes", "kvfs_mirror_resync_done_bytes", false },
 	{ "resync_total_bytes", "kvfs_mirror_resync_planned_bytes", false },
 	{ "resync_rate_bytes", "kvfs_mirror_resync_bytes_per_second", false },
+	{ "resync_installed_bytes", "kvfs_mirror_resync_installed_bytes", false },
 	{ "held_from_lsn", "kvfs_mirror_held_from_lsn", false },
 	{ "pace_bytes", "kvfs_mirror_pace_bytes_per_second", false },
 	{ "lanes", "kvfs_mirror_lanes", false },
@@ -122,6 +123,7 @@ static const struct status_figure status_mirror[] = {
 	{ "reordered", "kvfs_replica_reordered_total", false },
 	{ "resync_done_bytes", "kvfs_replica_resync_done_bytes", false },
 	{ "resync_total_bytes", "kvfs_replica_resync_planned_bytes", false },
+	{ "resync_installed_bytes", "kvfs_replica_resync_installed_bytes", false },
 	{ "lanes", "kvfs_replica_lanes", false },
 	{ NULL, NULL, false },
 };

@@ -128,9 +128,28 @@ static void status_print_ckpt(const json_t *j)
 	printf("\n");
 }
 
+/* Behind separator: how far a resync is, of a link or of a mirror. */
+static void status_print_resync(const json_t *j, const char *separator)
+{
+	uint64_t done = status_u64(j, NULL, "resync_done_bytes");
+	uint64_t total = status_u64(j, NULL, "resync_total_bytes");
+	uint64_t rate = status_u64(j, NULL, "resync_rate_bytes");
+	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES], c[UNITS_TEXT_BYTES];
+
+	units_format_size(total, b);
+	if (total && done == total) {
+		units_format_size(status_u64(j, NULL, "resync_installed_bytes"), a);
+		printf("%sresync: installed %s of %s", separator, a, b);
+		return;
+	}
+	printf("%sresync %s of %s", separator, units_format_size(done, a), b);
+	if (rate)
+		printf(" at %s/s", units_format_size(rate, c));
+}
+
 static void status_print_link(const json_t *l)
 {
-	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES], c[UNITS_TEXT_BYTES];
+	char a[UNITS_TEXT_BYTES];
 
 	printf("mirror      %s  %s%s%s, %llu of %llu lanes used, acked LSN %llu, lag %llu records "
 	       "(%s)",
@@ -143,10 +162,7 @@ static void status_print_link(const json_t *l)
 	       (unsigned long long)status_u64(l, NULL, "lag_records"),
 	       units_format_size(status_u64(l, NULL, "lag_bytes"), a));
 	if (strcmp(status_str(l, NULL, "state"), "resync") == 0)
-		printf(", resync %s of %s at %s/s",
-		       units_format_size(status_u64(l, NULL, "resync_done_bytes"), a),
-		       units_format_size(status_u64(l, NULL, "resync_total_bytes"), b),
-		       units_format_size(status_u64(l, NULL, "resync_rate_bytes"), c));
+		status_print_resync(l, ", ");
 	if (json_is_object(json_object_get(l, "load")))
 		printf(", its CPU %.0f %%, log %.0f %% full",
 		       100 * json_number_value(json_object_get(json_object_get(l, "load"), "cpu")),
@@ -193,7 +209,6 @@ static void status_print_primary(const json_t *j)
 static void status_print_mirror(const json_t *j)
 {
 	const json_t *m = json_object_get(j, "mirror");
-	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES];
 
 	if (status_bool(m, NULL, "connected"))
 		printf("primary     %s over %s, %llu lanes", status_str(m, NULL, "primary"),
@@ -207,9 +222,7 @@ static void status_print_mirror(const json_t *j)
 	       (unsigned long long)status_u64(m, NULL, "durable_lsn"),
 	       (unsigned long long)status_u64(m, NULL, "applied_lsn"));
 	if (status_bool(m, NULL, "resyncing"))
-		printf("; resync %s of %s",
-		       units_format_size(status_u64(m, NULL, "resync_done_bytes"), a),
-		       units_format_size(status_u64(m, NULL, "resync_total_bytes"), b));
+		status_print_resync(m, "; ");
 	if (status_str(m, NULL, "last_error")[0])
 		printf("; last error: %s", status_str(m, NULL, "last_error"));
 	printf("%s\n", status_bool(m, NULL, "failed") ? "; FAILED" : "");

@@ -179,6 +179,7 @@ static void collect_link(struct node *n, unsigned i, const struct link_stats *s)
 		[NL_RESYNC_DONE] = s->resync_done_bytes,
 		[NL_RESYNC_PLANNED] = s->resync_total_bytes,
 		[NL_RESYNC_RATE] = s->resync_rate_bytes,
+		[NL_RESYNC_INSTALLED] = s->resync_installed_bytes,
 		[NL_LANES] = s->lanes,
 		[NL_LANES_DOWN] = s->lanes_down,
 		[NL_LANES_REPLACED] = s->lanes_replaced,
@@ -229,6 +230,7 @@ static void collect_mirror(struct node *n)
 	nm_set(n, NM_REPLICA_REORDERED, s.reordered);
 	nm_set(n, NM_REPLICA_RESYNC_DONE, s.resync_done_bytes);
 	nm_set(n, NM_REPLICA_RESYNC_PLANNED, s.resync_total_bytes);
+	nm_set(n, NM_REPLICA_RESYNC_INSTALLED, s.resync_installed_bytes);
 	nm_set(n, NM_REPLICA_LANES, s.lanes);
 	nm_set(n, NM_FAILED, s.failed || n->failed);
 }

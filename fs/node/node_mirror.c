@@ -76,19 +76,10 @@ static int node_resync_begin(void *ctx)
 	return 0;
 }
 
-static int node_resync_progress(void *ctx, uint64_t done, uint64_t total)
-{
-	const atomic_bool *leave = ctx;
-
-	(void)done;
-	(void)total;
-	return atomic_load_explicit(leave, memory_order_relaxed) ? -ECANCELED : 0;
-}
-
 /* A store of its own with the image: the view's requests are answered from the empty one as long as
  * it takes, and a load that fails leaves nothing. */
-static int node_resync_load(struct node *n, const atomic_bool *leave, struct ckpt_info *ret_info,
-			    struct store **ret_loaded)
+static int node_resync_load(struct node *n, const struct mirror_progress *p,
+			    struct ckpt_info *ret_info, struct store **ret_loaded)
 {
 	struct ckpt_info infos[2];
 	const char *why = NULL;
@@ -101,8 +92,7 @@ static int node_resync_load(struct node *n, const atomic_bool *leave, struct ckp
 	if (!loaded)
 		return -ENOMEM;
 	node_memory_limit(n, false); /* as node_load_with_slack, which may leave more taken */
-	err = image_load(store_image(loaded), n->ckpt, &infos[0], node_resync_progress,
-			 (void *)leave, &why);
+	err = image_load(store_image(loaded), n->ckpt, &infos[0], p->note, p->ctx, &why);
 	node_memory_limit(n, true);
 	if (err) {
 		if (err != -ECANCELED)
@@ -136,7 +126,7 @@ static int node_resync_take(struct node *n, const struct ckpt_info *info, struct
 	return 0;
 }
 
-static int node_resync_install(void *ctx, const atomic_bool *leave, uint64_t *ret_lsn)
+static int node_resync_install(void *ctx, const struct mirror_progress *p, uint64_t *ret_lsn)
 {
 	struct node *n = ctx;
 	struct store *loaded = NULL;
@@ -144,7 +134,7 @@ static int node_resync_install(void *ctx, const atomic_bool *leave, uint64_t *re
 	int err;
 
 	pthread_mutex_lock(&n->ckpt_busy);
-	err = node_resync_load(n, leave, &info, &loaded);
+	err = node_resync_load(n, p, &info, &loaded);
 	if (!err)
 		err = node_resync_take(n, &info, &loaded);
 	pthread_mutex_unlock(&n->ckpt_busy);

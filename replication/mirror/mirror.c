@@ -248,6 +248,8 @@ void mirror_stats(struct mirror *m, struct mirror_stats *ret_stats)
 		.reordered = atomic_load_explicit(&m->reordered, memory_order_relaxed),
 		.resync_done_bytes = atomic_load_explicit(&m->resync_done, memory_order_relaxed),
 		.resync_total_bytes = atomic_load_explicit(&m->resync_total, memory_order_relaxed),
+		.resync_installed_bytes =
+			atomic_load_explicit(&m->resync_installed, memory_order_relaxed),
 		.lanes = atomic_load_explicit(&m->lanes, memory_order_relaxed),
 		.listen_port = m->listen_port,
 	};

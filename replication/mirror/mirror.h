@@ -16,8 +16,6 @@
 #include "log/oplog.h"
 #include "replication/transport/addr.h"
 
-#include <stdatomic.h>
-
 struct mirror;
 struct transport_ops;
 
@@ -26,6 +24,13 @@ struct mirror_promise {
 	uint64_t epoch;
 	uint32_t node_id;
 	uint32_t life; /* of that epoch: log/epoch.h */
+};
+
+/* Who is told how much of a resync's image is installed. */
+struct mirror_progress {
+	/* Never waits. Other than 0: to be given up, with that error. May be NULL. */
+	int (*note)(void *ctx, uint64_t done_bytes, uint64_t total_bytes);
+	void *ctx;
 };
 
 struct mirror_ops {
@@ -46,10 +51,11 @@ struct mirror_ops {
 	/* Resync. begin: forget everything in memory and on media (the superblock says incomplete
 	 * from now on), returns with the checkpoint directory empty and the log at LSN 1.
 	 * install: the checkpoint's files are in place and durable: load it, restart the log at its
-	 * LSN + 1, mark the superblock ready. It ends early, with an error, when *leave becomes
-	 * true. After an error nothing of the image is left in memory, as after begin. */
+	 * LSN + 1, mark the superblock ready. It tells p now and then how far it is, and
+	 * ends with what p answers. After an error nothing of the image is left in memory, as after
+	 * begin. */
 	int (*resync_begin)(void *ctx);
-	int (*resync_install)(void *ctx, const atomic_bool *leave, uint64_t *ret_lsn);
+	int (*resync_install)(void *ctx, const struct mirror_progress *p, uint64_t *ret_lsn);
 	/* Records will come that go on where the log ends, and be acknowledged: what is held must
 	 * survive a restart from now on, also when a resync was cut short before. May be NULL. */
 	int (*resume)(void *ctx);
@@ -95,7 +101,8 @@ struct mirror_stats {
 	char primary[300], transport[8], last_error[400];
 	uint64_t epoch, received_lsn, durable_lsn, applied_lsn;
 	uint64_t records, bytes, batches, reordered;
-	uint64_t resync_done_bytes, resync_total_bytes;
+	uint64_t resync_done_bytes, resync_total_bytes; /* received of the last resync */
+	uint64_t resync_installed_bytes;                /* of the same total */
 	unsigned lanes;
 	uint16_t listen_port;       /* of the first tcp address, for port 0 */
 };

@@ -130,6 +130,7 @@ struct mirror {
 	struct epochs epochs;            /* of our log */
 	struct epochs primary_epochs;    /* of the session's primary */
 	uint64_t primary_lsn;            /* the primary's last when it joined */
+	bool tells_progress;             /* the primary takes RESYNC_PROGRESS */
 	uint64_t last_epoch;             /* of the record durable_lsn */
 	uint64_t run_epoch;              /* of the record received_lsn */
 	uint8_t *ring;
@@ -160,7 +161,7 @@ struct mirror {
 	/* Figures: written by kv-mirror, read by anyone; relaxed. */
 	_Atomic uint64_t seen_received, seen_durable, seen_applied;
 	_Atomic uint64_t records, bytes, batches, reordered;
-	_Atomic uint64_t resync_done, resync_total;
+	_Atomic uint64_t resync_done, resync_total, resync_installed;
 	_Atomic unsigned lanes;
 };
 

@@ -193,6 +193,7 @@ static struct mirror_caller *mirror_next_caller(struct mirror *m)
 		m->primary_node = c->join.node_id;
 		m->primary_link = c->join.link;
 		m->session_epoch = c->join.epoch;
+		m->tells_progress = c->handshake.peer_compat & REPL_COMPAT_PROGRESS;
 		memcpy(m->primary, c->peer, sizeof(m->primary));
 		atomic_store_explicit(&m->leave, false, memory_order_relaxed);
 	}

@@ -20,12 +20,15 @@
 #include <unistd.h>
 
 #define RESYNC_FRAME_NS (60 * NSEC_PER_SEC)
+#define RESYNC_TELL_NS (100 * NSEC_PER_MSEC) /* progress of the install, at most so often */
 
 struct resync {
 	struct mirror *m;
 	int control;             /* the connection */
 	uint64_t lsn, epoch, total_bytes, files;
 	uint64_t files_seen, bytes_seen;
+	uint64_t told_ns;        /* when the primary was last told of the install */
+	bool told_in_vain;       /* it takes no more */
 	int file;                /* open and not complete: -1 none */
 	uint64_t file_left;
 	uint8_t *buf;
@@ -137,8 +140,31 @@ static int resync_receive_files(struct resync *r)
 	}
 }
 
+/* Of the image's bytes: what is read of its segments, which is all but the manifest. */
+static int resync_note_installed(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
+{
+	struct resync *r = ctx;
+	struct repl_resync_progress w;
+	uint64_t now = clock_mono_ns();
+	double part = total_bytes ? (double)done_bytes / (double)total_bytes : 0;
+	uint64_t installed = part < 1 ? (uint64_t)(part * (double)r->total_bytes) : r->total_bytes;
+
+	atomic_store_explicit(&r->m->resync_installed, installed, memory_order_relaxed);
+	if (atomic_load_explicit(&r->m->leave, memory_order_relaxed))
+		return -ECANCELED;
+	if (!r->m->tells_progress || r->told_in_vain || now - r->told_ns < RESYNC_TELL_NS)
+		return 0;
+	r->told_ns = now;
+	w.installed_bytes = htobe64(installed);
+	/* at once or never: a primary that does not read holds up no install */
+	r->told_in_vain = frame_send(r->control, REPL_RESYNC_PROGRESS, &w, sizeof(w), now,
+				     &r->m->leave) != 0;
+	return 0;
+}
+
 static int resync_install(struct resync *r)
 {
+	struct mirror_progress progress = { resync_note_installed, r };
 	struct mirror *m = r->m;
 	struct repl_resync_done done = { .lsn = htobe64(r->lsn) };
 	struct epochs_entry e;
@@ -147,9 +173,10 @@ static int resync_install(struct resync *r)
 	int err = mirror_note_state(m, &m->primary_epochs, false);
 
 	if (!err)
-		err = m->ops->resync_install(m->ctx, &m->leave, &lsn);
+		err = m->ops->resync_install(m->ctx, &progress, &lsn);
 	if (err)
 		return err;
+	atomic_store_explicit(&m->resync_installed, r->total_bytes, memory_order_relaxed);
 	m->received_lsn = m->durable_lsn = m->applied_lsn = lsn;
 	/* the image's own is that of the primary which wrote it, perhaps before its first record */
 	m->last_epoch = epochs_at(&m->epochs, lsn, &e) ? e.epoch : r->epoch;
@@ -221,6 +248,7 @@ int resync_receive(struct mirror *m, int fd, const void *begin, size_t len)
 	if (!r.buf)
 		return mirror_fail(m, -ENOMEM, "resync: out of memory");
 	atomic_store_explicit(&m->resync_done, 0, memory_order_relaxed);
+	atomic_store_explicit(&m->resync_installed, 0, memory_order_relaxed);
 	atomic_store_explicit(&m->resync_total, r.total_bytes, memory_order_relaxed);
 	resync_show(m, true);
 	err = resync_run(&r);

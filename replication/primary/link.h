@@ -100,6 +100,7 @@ struct link_sender {
 struct link_hold {
 	bool on;
 	uint64_t began_ns, moved_ns;      /* the mirror last took something then */
+	uint64_t sent_ns;                 /* of a resync: its image was sent */
 	uint64_t sample_ns, sample_done;
 	uint64_t last_done, rate;         /* a second: records in a catch-up, bytes in a resync */
 };
@@ -200,7 +201,7 @@ struct link {
 	 * who has ep, acquire by the sender. */
 	_Atomic uint64_t ring_freed, acked_lsn, applied_lsn, sent_lsn;
 	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
-	_Atomic uint64_t resync_done, resync_total, resync_rate, rtt_ns;
+	_Atomic uint64_t resync_done, resync_total, resync_rate, resync_installed, rtt_ns;
 	_Atomic unsigned lanes, lanes_down, lanes_replaced;
 	/* the last record posted on it; written under send_lock */
 	_Atomic uint64_t lane_lsn[TRANSPORT_LANES_MAX];
@@ -266,7 +267,9 @@ void link_load_stats_locked(const struct link *l, struct link_stats *s);
 void link_hold_begin(struct link *l, uint64_t from_lsn, uint64_t done);
 void link_hold_catchup(struct link *l, uint64_t acked_lsn, uint64_t now);
 void link_hold_resync(struct link *l, uint64_t done, uint64_t total, uint64_t now);
-void link_hold_install(struct link *l, uint64_t sent_ns, uint64_t now);
+/* The image is sent: the mirror installs it, and tells how far it is, or does not. */
+void link_hold_install_begin(struct link *l, uint64_t now);
+void link_hold_install(struct link *l, uint64_t done, uint64_t total, uint64_t now);
 void link_hold_end(struct link *l);
 
 /* link_send.c */

@@ -8,11 +8,12 @@
  * can fill. Meanwhile the writers get what lets the mirror leave the older one (or end its resync)
  * before HOLD_END_PERCENT of the other are used, and HOLD_GRACE_NS after the catch-up began no more
  * than half of what the mirror takes, so that it catches up; never less than HOLD_PACE_MIN. While
- * the mirror installs its image, which shows no progress, they get ever less (hold_install_pace),
- * and keep that until it is seen what the catch-up takes. At HOLD_END_PERCENT, or when the mirror
- * has taken nothing for HOLD_STUCK_NS, the hold ends: the log is rewound as if there were no
- * mirror, and that gets a resync. So one slow mirror costs speed for a while, and never room in the
- * log that a writer was promised.
+ * the mirror installs its image they get what lasts until its end at the rate that it tells, and
+ * ever less while it tells of nothing new (hold_install_pace), and keep that until it is seen what
+ * the catch-up takes. At HOLD_END_PERCENT, or when the mirror has taken nothing for HOLD_STUCK_NS
+ * (of an install for HOLD_INSTALL_TIMES what it was expected to take), the hold ends: the log is
+ * rewound as if there were no mirror, and that gets a resync. So one slow mirror costs speed for a
+ * while, and never room in the log that a writer was promised.
  */
 #include "replication/primary/link.h"
 
@@ -94,12 +95,15 @@ static uint64_t hold_rate(struct link_hold *h, uint64_t done, uint64_t now)
 	return h->rate;
 }
 
+static bool hold_log_lets(const struct oplog_usage *u)
+{
+	return !u->held || u->active_used_bytes / HOLD_END_PERCENT < u->active_capacity_bytes / 100;
+}
+
 /* Whether the hold goes on, as far as log and mirror let it. */
 static bool hold_goes_on(struct link *l, const struct oplog_usage *u, uint64_t now)
 {
-	if (now - l->hold.moved_ns > HOLD_STUCK_NS)
-		return false;
-	return !u->held || u->active_used_bytes / HOLD_END_PERCENT < u->active_capacity_bytes / 100;
+	return now - l->hold.moved_ns <= HOLD_STUCK_NS && hold_log_lets(u);
 }
 
 /* Bytes that may still be written before the hold ends. */
@@ -182,22 +186,44 @@ static uint64_t hold_install_pace(uint64_t room, uint64_t expected_ns, uint64_t 
 	return (uint64_t)((double)room * 1e9 / (double)(expected_ns + waited_ns));
 }
 
-void link_hold_install(struct link *l, uint64_t sent_ns, uint64_t now)
+void link_hold_install_begin(struct link *l, uint64_t now)
 {
-	uint64_t expected = sent_ns - l->hold.began_ns, waited = now - sent_ns, pace = 0;
+	struct link_hold *h = &l->hold;
+
+	h->sent_ns = h->moved_ns = h->sample_ns = now;
+	h->sample_done = h->last_done = h->rate = 0;
+}
+
+/* What it takes, before anything is seen of it: as long as to send it. */
+static uint64_t hold_install_expected(const struct link_hold *h)
+{
+	uint64_t expected = h->sent_ns - h->began_ns;
+
+	return expected < HOLD_INSTALL_NS ? HOLD_INSTALL_NS : expected;
+}
+
+void link_hold_install(struct link *l, uint64_t done, uint64_t total, uint64_t now)
+{
+	struct link_hold *h = &l->hold;
+	uint64_t rate, pace, share, waited, expected;
 	struct oplog_usage u;
 
-	if (!l->hold.on)
+	if (!h->on)
 		return;
-	if (expected < HOLD_INSTALL_NS)
-		expected = HOLD_INSTALL_NS;
+	rate = done ? hold_rate(h, done, now) : 0;
+	expected = hold_install_expected(h);
+	/* it tells of nothing, or has come to what can't be told, or stands still */
+	waited = now - h->moved_ns;
 	oplog_usage(l->primary->log, &u);
-	l->hold.moved_ns = now;
-	if (waited / HOLD_INSTALL_TIMES > expected || !hold_goes_on(l, &u, now)) {
+	if (waited / HOLD_INSTALL_TIMES > expected || !hold_log_lets(&u)) {
 		link_hold_end(l);
 		return;
 	}
-	if (u.held)
-		pace = hold_at_least(hold_install_pace(hold_room(&u), expected, waited));
-	hold_publish(l, l->hold_lsn, pace);
+	pace = hold_install_pace(hold_room(&u), expected, waited);
+	if (rate && done < total) {
+		share = hold_share(hold_room(&u), rate, total - done);
+		if (share < pace)
+			pace = share;
+	}
+	hold_publish(l, l->hold_lsn, u.held ? hold_at_least(pace) : 0);
 }

@@ -208,6 +208,8 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 		.resync_done_bytes = atomic_load_explicit(&l->resync_done, memory_order_relaxed),
 		.resync_total_bytes = atomic_load_explicit(&l->resync_total, memory_order_relaxed),
 		.resync_rate_bytes = atomic_load_explicit(&l->resync_rate, memory_order_relaxed),
+		.resync_installed_bytes =
+			atomic_load_explicit(&l->resync_installed, memory_order_relaxed),
 		.lanes = lanes,
 		.lanes_down = atomic_load_explicit(&l->lanes_down, memory_order_relaxed),
 		.lanes_replaced = atomic_load_explicit(&l->lanes_replaced, memory_order_relaxed),

@@ -110,6 +110,7 @@ struct link_stats {
 	uint64_t acked_lsn, applied_lsn, sent_lsn, lag_records, lag_bytes;
 	uint64_t sent_bytes, sent_records, reconnects, from_log_records;
 	uint64_t resync_done_bytes, resync_total_bytes, resync_rate_bytes; /* bytes a second */
+	uint64_t resync_installed_bytes; /* of the same total, by the mirror's own word */
 	uint64_t held_from_lsn;      /* the log is kept for it from here on; 0: it is not */
 	uint64_t pace_bytes; /* a second that it leaves to the writers; 0: they are not slowed */
 	unsigned lanes, lanes_down;

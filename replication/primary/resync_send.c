@@ -203,6 +203,7 @@ static int resync_send_image(struct link *l, int fd, const struct ckpt_info *inf
 		return err;
 	begin.total_bytes = htobe64(total);
 	atomic_store_explicit(&l->resync_done, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->resync_installed, 0, memory_order_relaxed);
 	atomic_store_explicit(&l->resync_total, total, memory_order_relaxed);
 	err = resync_send_frame(l, fd, REPL_RESYNC_BEGIN, &begin, sizeof(begin));
 	for (uint64_t i = 0; !err && i <= segs; i++) {
@@ -213,26 +214,58 @@ static int resync_send_image(struct link *l, int fd, const struct ckpt_info *inf
 	return err ? err : resync_send_frame(l, fd, REPL_RESYNC_END, NULL, 0);
 }
 
-/* Meanwhile the log grows: the writers are slowed so that it goes on reaching to the image. */
+/* Until something comes, or nothing may come any more. Meanwhile the log grows: the writers are
+ * slowed so that it goes on reaching to the image. */
+static void resync_await_frame(struct link *l, int fd, uint64_t end_ns)
+{
+	uint64_t installed = atomic_load_explicit(&l->resync_installed, memory_order_relaxed);
+	uint64_t total = atomic_load_explicit(&l->resync_total, memory_order_relaxed);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	do
+		link_hold_install(l, installed, total, clock_mono_ns());
+	while (poll(&p, 1, RESYNC_LOOK_MS) == 0 && clock_mono_ns() < end_ns &&
+	       !atomic_load_explicit(&l->primary->stopping, memory_order_relaxed));
+}
+
+static int resync_take_progress(struct link *l, const void *in, size_t len)
+{
+	uint64_t installed;
+
+	if (len != sizeof(struct repl_resync_progress))
+		return -EPROTO;
+	installed = get_be64(in);
+	if (installed > atomic_load_explicit(&l->resync_total, memory_order_relaxed))
+		return -EPROTO;
+	atomic_store_explicit(&l->resync_installed, installed, memory_order_relaxed);
+	return 0;
+}
+
 static int resync_await_done(struct link *l, int fd, uint64_t lsn)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	uint64_t sent_ns = clock_mono_ns();
-	struct repl_resync_done done;
+	uint64_t end_ns = clock_mono_ns() + RESYNC_INSTALL_NS;
+	uint8_t buf[REPL_SMALL_BYTES_MAX];
 	struct frame f;
 	int err;
 
-	do
-		link_hold_install(l, sent_ns, clock_mono_ns());
-	while (poll(&p, 1, RESYNC_LOOK_MS) == 0 &&
-	       clock_mono_ns() - sent_ns < RESYNC_INSTALL_NS &&
-	       !atomic_load_explicit(&l->primary->stopping, memory_order_relaxed));
-	err = frame_recv(fd, &done, sizeof(done), sent_ns + RESYNC_INSTALL_NS,
-			   &l->primary->stopping, &f);
+	link_hold_install_begin(l, clock_mono_ns());
+	for (;;) {
+		resync_await_frame(l, fd, end_ns);
+		err = frame_recv(fd, buf, sizeof(buf), end_ns, &l->primary->stopping, &f);
+		if (err || f.type != REPL_RESYNC_PROGRESS)
+			break;
+		err = resync_take_progress(l, buf, f.len);
+		if (err)
+			break;
+	}
 	if (err)
 		return err;
-	if (f.type != REPL_RESYNC_DONE || f.len != sizeof(done) || be64toh(done.lsn) != lsn)
+	if (f.type != REPL_RESYNC_DONE || f.len != sizeof(struct repl_resync_done) ||
+	    get_be64(buf) != lsn)
 		return -EPROTO;
+	atomic_store_explicit(&l->resync_installed,
+			      atomic_load_explicit(&l->resync_total, memory_order_relaxed),
+			      memory_order_relaxed);
 	return 0;
 }
 

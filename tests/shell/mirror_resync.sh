@@ -63,8 +63,12 @@ for i in 1 2; do
 	in_sync mnt 2 || fail "mirror $i is not in sync: $(status_of mnt .mirrors)"
 	whole=".resync_total_bytes > $((mib * 500000))"
 	whole="$whole and .resync_done_bytes == .resync_total_bytes"
+	whole="$whole and .resync_installed_bytes == .resync_total_bytes"
 	[ "$(status_of mnt "$link | $whole")" = true ] ||
 		fail "mirror $i had no whole resync: $(status_of mnt "$link")"
+	[ "$(status_of m$i .mirror.resync_installed_bytes)" = \
+		"$(status_of mnt "$link.resync_total_bytes")" ] ||
+		fail "mirror $i shows another end: $(status_of m$i .mirror)"
 	echo "mirror $i: resync of $(status_of mnt "$link.resync_total_bytes") bytes," \
 		"seen under way $seen times"
 	same_state mnt m1 m2

@@ -217,14 +217,14 @@ static inline int rig_image_item(void *ctx, uint64_t seg, uint8_t type, const vo
 	return 0;
 }
 
-static inline int rig_resync_install(void *ctx, const atomic_bool *leave, uint64_t *ret_lsn)
+static inline int rig_resync_install(void *ctx, const struct mirror_progress *p,
+				     uint64_t *ret_lsn)
 {
 	static const struct ckpt_read_ops ops = { .item = rig_image_item };
 	struct rig_node *n = ctx;
 	struct ckpt_info infos[2];
 	int err = ckpt_list(n->ckpt, infos) == 1 ? 0 : -ENOENT;
 
-	(void)leave;
 	pthread_mutex_lock(&n->lock);
 	if (!err)
 		err = ckpt_read(n->ckpt, &infos[0], &ops, n, NULL);

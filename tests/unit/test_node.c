@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 
 static struct crash_volume volume;
-static const atomic_bool stay;
+static const struct mirror_progress no_progress;
 
 static void volume_make(enum options_role role)
 {
@@ -238,7 +238,7 @@ START_TEST(resync_to_the_same_lsn_forgets_the_log)
 	put_many(n, 5, 1);
 	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
 	receive_image(n, 10, 2);
-	ck_assert_int_eq(node_mirror_ops.resync_install(n, &stay, &lsn), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_install(n, &no_progress, &lsn), 0);
 	ck_assert_uint_eq(lsn, 10);
 	ck_assert_uint_eq(oplog_first_lsn(n->log), 0);
 	ck_assert_uint_eq(oplog_last_lsn(n->log), 10);
@@ -355,12 +355,12 @@ START_TEST(failed_install_leaves_nothing)
 	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
 	receive_image(n, 20, 3);
 	bad_checkpoint_at(n, 20);
-	ck_assert_int_eq(node_mirror_ops.resync_install(n, &stay, &lsn), -EBADMSG);
+	ck_assert_int_eq(node_mirror_ops.resync_install(n, &no_progress, &lsn), -EBADMSG);
 	ck_assert_uint_eq(inode_count(n), 1);
 	if (_i) {
 		ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
 		receive_image(n, 7, 4);
-		ck_assert_int_eq(node_mirror_ops.resync_install(n, &stay, &lsn), 0);
+		ck_assert_int_eq(node_mirror_ops.resync_install(n, &no_progress, &lsn), 0);
 		ck_assert_uint_eq(lsn, 7);
 	} else {
 		ck_assert_int_eq(node_mirror_ops.resume(n), 0);
@@ -834,11 +834,20 @@ struct install {
 	int err;
 };
 
-static void *install_main(void *arg)
+static int install_note(void *arg, uint64_t done, uint64_t total)
 {
 	struct install *in = arg;
 
-	in->err = node_mirror_ops.resync_install(in->n, &in->leave, &in->lsn);
+	ck_assert_uint_le(done, total);
+	return in->leave ? -ECANCELED : 0;
+}
+
+static void *install_main(void *arg)
+{
+	struct install *in = arg;
+	const struct mirror_progress progress = { install_note, in };
+
+	in->err = node_mirror_ops.resync_install(in->n, &progress, &in->lsn);
 	return NULL;
 }
 
@@ -902,7 +911,7 @@ START_TEST(full_arena_resyncs)
 	link_all(CKPT_DIR_NAME, "sent");
 	ck_assert_int_eq(node_mirror_ops.resync_begin(n), 0);
 	link_all("sent", CKPT_DIR_NAME);
-	ck_assert_int_eq(node_mirror_ops.resync_install(n, &stay, &got), 0);
+	ck_assert_int_eq(node_mirror_ops.resync_install(n, &no_progress, &got), 0);
 	ck_assert_uint_eq(got, lsn);
 	digest_of(n, after);
 	ck_assert_mem_eq(before, after, sizeof(after));

@@ -608,7 +608,7 @@ START_TEST(stuck_mirror_holds_nothing)
 END_TEST
 
 /* Installs the image only when the writers are slowed for it, or the log has gone on without it. */
-static int slow_install(void *ctx, const atomic_bool *leave, uint64_t *ret_lsn)
+static int slow_install(void *ctx, const struct mirror_progress *p, uint64_t *ret_lsn)
 {
 	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
 	struct rig_node *n = ctx;
@@ -622,7 +622,7 @@ static int slow_install(void *ctx, const atomic_bool *leave, uint64_t *ret_lsn)
 		ck_assert_uint_lt(clock_mono_ns(), deadline);
 	} while (!rig_progress_ended(writing) && !cs.pace_bytes &&
 		 oplog_first_lsn(rig.p.log) <= infos[0].lsn + 1);
-	return rig_resync_install(ctx, leave, ret_lsn);
+	return rig_resync_install(ctx, p, ret_lsn);
 }
 
 /* A mirror that takes longer over its image than the log lasts at the writers' pace: they are
@@ -661,6 +661,61 @@ START_TEST(slow_install_is_waited_for)
 }
 END_TEST
 
+/* Goes on when both ends show so many quarters of the image as installed. */
+static void tell_and_await(const struct mirror_progress *p, uint64_t quarters)
+{
+	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
+	struct mirror_stats m;
+	struct link_stats l;
+
+	do {
+		p->note(p->ctx, 1000 * quarters, 4000);
+		link_state(&rig.p, &l);
+		mirror_stats(rig.m[0].mirror, &m);
+		ck_assert_msg(clock_mono_ns() < deadline, "%lu quarters: %lu and %lu of %lu",
+			      quarters, l.resync_installed_bytes, m.resync_installed_bytes,
+			      l.resync_total_bytes);
+	} while (l.resync_installed_bytes != l.resync_total_bytes * quarters / 4 ||
+		 l.resync_installed_bytes != m.resync_installed_bytes);
+	ck_assert_int_eq(l.state, LINK_RESYNC);
+	ck_assert_uint_eq(l.resync_done_bytes, l.resync_total_bytes);
+}
+
+static int telling_install(void *ctx, const struct mirror_progress *p, uint64_t *ret_lsn)
+{
+	for (uint64_t i = 1; i <= 3; i++)
+		tell_and_await(p, i);
+	return rig_resync_install(ctx, p, ret_lsn);
+}
+
+START_TEST(install_shows_progress)
+{
+	static struct mirror_ops ops;
+	struct mirror_stats m;
+	struct link_stats l;
+
+	rig_open(&rig, _i ? ADDR_TCP : ADDR_SHM);
+	serve(&rig.p, NULL, 0, false);
+	ck_assert_uint_eq(rig_write_many(&rig.p, 16000, 64, 0), 0);
+	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1);
+	rig_primary_stop(&rig.p);
+	ops = rig_mirror_ops;
+	ops.resync_install = telling_install;
+	rig.m[0].mirror_ops = &ops;
+	rig_mirror_start(&rig.m[0], NULL);
+	serve(&rig.p, &rig.m[0].listen, 1, false);
+	wait_live(&rig.p, 1);
+	ck_assert_uint_eq(rig.m[0].resyncs, 1);
+	link_state(&rig.p, &l);
+	mirror_stats(rig.m[0].mirror, &m);
+	ck_assert_uint_gt(l.resync_total_bytes, 0);
+	ck_assert_uint_eq(l.resync_installed_bytes, l.resync_total_bytes);
+	ck_assert_uint_eq(m.resync_installed_bytes, l.resync_total_bytes);
+	rig_expect_same(&rig.p, &rig.m[0]);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("repl_history");
@@ -684,6 +739,7 @@ int main(void)
 	tcase_add_test(behind, slow_mirror_gets_there);
 	tcase_add_test(behind, stuck_mirror_holds_nothing);
 	tcase_add_test(behind, slow_install_is_waited_for);
+	tcase_add_loop_test(behind, install_shows_progress, 0, 2);
 	suite_add_tcase(s, behind);
 	tcase_set_timeout(sync, 25);
 	tcase_add_test(sync, in_sync_is_noted_on_both_sides);

@@ -156,7 +156,7 @@ static int receive_image(struct scene *s, struct node *n)
 /* As resync_recv.c and mirror_session.c: keep, begin, files, history, install. */
 static bool resync(struct scene *s, struct node *n, struct life *l)
 {
-	static const atomic_bool stay;
+	static const struct mirror_progress progress;
 	struct epochs epochs = scene_epochs(true);
 	uint64_t lsn = 0;
 	int err;
@@ -181,7 +181,7 @@ static bool resync(struct scene *s, struct node *n, struct life *l)
 			return false;
 		l->installs = true;
 		l->lsn = IMAGE_LSN;
-		err = node_mirror_ops.resync_install(n, &stay, &lsn);
+		err = node_mirror_ops.resync_install(n, &progress, &lsn);
 		if (!err)
 			ck_assert_uint_eq(lsn, IMAGE_LSN);
 	}
