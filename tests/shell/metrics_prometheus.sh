@@ -87,6 +87,24 @@ print("%d queries, %d without figures" % (tried, wrong))
 sys.exit(1 if wrong or tried < 40 else 0)
 END
 
+# A rule whose name nobody gives is quiet for ever. Those of a device are not here without one.
+python3 - "$top_srcdir" "$(address "$tmp/m")" "$(address "$tmp/s")" <<'END' || fail "see above"
+import glob, re, sys, urllib.request
+
+top, given = sys.argv[1], set()
+for address in sys.argv[2:]:
+	for line in urllib.request.urlopen("http://%s/metrics" % address, timeout=20):
+		given.add(re.match(rb"[a-z_0-9]*", line).group().decode())
+rules = open(top + "/scripts/prometheus/kvfs.rules.yml").read()
+exprs = re.findall(r"^ *expr: (.*(?:\n {10,}.*)*)", rules, re.M)
+assert len(exprs) == rules.count(" alert: ")
+names = {n for e in exprs for n in re.findall(r"\b(?:kvfs|qp|mr|rdma)_[a-z_]+", e)}
+source = "".join(open(f).read() for f in glob.glob(top + "/fs/node/node_metrics*.c"))
+device = {n for n in names if n.startswith("kvfs_rdma_") and '"%s"' % n in source}
+print("%d names in the rules, nobody gives: %s" % (len(names), sorted(names - given - device)))
+sys.exit(1 if names - given - device or len(names) < 15 else 0)
+END
+
 # Rules: all evaluated, none with an error, nothing critical while all is well.
 rules()
 {

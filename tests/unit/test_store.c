@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -482,6 +483,42 @@ START_TEST(digest_sees_differences)
 }
 END_TEST
 
+static uint64_t heap_bytes(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+/* Beside its name and its value, which lies in the arena. Tables that double have just done so at
+ * the first number of keys. */
+START_TEST(metadata_of_a_key_is_small)
+{
+	static const unsigned counts[] = { 70000, 120000 };
+	uint64_t before = heap_bytes();
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t a_key;
+
+		for (; n < counts[i]; n++) {
+			char name[16];
+			uint64_t ino;
+
+			snprintf(name, sizeof(name), "key-%06u", n);
+			ino = make(&f, ROOT, name, S_IFREG);
+			ck_assert_int_eq(do_write(&f, ino, 0, "a value", 7), 0);
+		}
+		if (heap_bytes() == before) /* valgrind's is another heap */
+			return;
+		a_key = (heap_bytes() - before) / n - strlen("key-123456");
+		printf("%lu bytes of metadata a key of %u\n", a_key, n);
+		ck_assert_msg(a_key <= 256, "%lu bytes a key of %u", a_key, n);
+		ck_assert_msg(a_key >= 100, "%lu bytes a key: what is measured?", a_key);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("store");
@@ -506,6 +543,8 @@ int main(void)
 	tcase_add_test(t, walk_sees_all_that_is_known);
 	tcase_add_test(t, times_before_1970);
 	tcase_add_test(t, digest_sees_differences);
+	if (!UNIT_SANITIZED) /* theirs is another heap */
+		tcase_add_test(t, metadata_of_a_key_is_small);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }
