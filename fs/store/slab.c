@@ -3,9 +3,11 @@
  * Slab allocator. A region of the pool is cut into pages of one kind (128 of 64 KiB, 8 of 1 MiB, or
  * one of 8 MiB); a page belongs to one size class while any of its slots is used. The largest class
  * has regions of its own; when there is none left it also takes what 1 MiB pages are free, as a
- * class behind the others (SLAB_LAST). Slots are found from an address by arithmetic: address ->
- * region -> page. A region without used pages goes back to the pool; one of each kind is kept, so
- * that use that swings about a level costs nothing, and is cut anew when another kind needs it.
+ * class behind the others (SLAB_LAST). When there is neither page nor region left for a smaller
+ * class, a free slot of a larger one becomes a page of it (slab_nest.c). Slots are found from an
+ * address by arithmetic: address -> region -> page (-> host -> nested page). A region without used
+ * pages goes back to the pool; one of each kind is kept, so that use that swings about a level
+ * costs nothing, and is cut anew when another kind needs it.
  *
  * A slot costs 8 bytes (struct slot) beside its usable bytes, from the class of 8 KiB on 64 bytes,
  * which put its data on a cache line.
@@ -109,8 +111,24 @@ void slab_destroy(struct slab *s)
 	free(s);
 }
 
-/* A slot of a class from its pages and those it can have without a new region. NULL: none. */
-static struct slot *class_pop_locked(struct slab *s, unsigned cls)
+void slab_page_open_locked(struct slab *s, struct slab_page *page, unsigned cls, uint8_t *base,
+			   uint32_t slots)
+{
+	struct slab_class *c = &s->class[cls];
+
+	page->cls = (uint8_t)cls;
+	page->base = base;
+	page->slots = (uint16_t)slots;
+	page->free = NULL;
+	page->carved = 0;
+	page->used = 0;
+	page->hosts = 0;
+	page->nested = false;
+	c->all_slots += slots;
+	cds_list_add(&page->node, &c->partial);
+}
+
+struct slot *slab_class_pop_locked(struct slab *s, unsigned cls)
 {
 	struct slab_class *c = &s->class[cls];
 	struct slab_page *page;
@@ -127,25 +145,14 @@ static struct slot *class_pop_locked(struct slab *s, unsigned cls)
 		page->free = *(struct slot **)(void *)slot->data;
 		ASAN_UNPOISON_MEMORY_REGION(slot->data, c->cap);
 	} else {
-		slot = (struct slot *)(void *)(page->base + c->first +
-					       (size_t)page->carved++ * c->stride);
+		slot = (struct slot *)(void *)(page->base + (size_t)page->carved++ * c->stride);
 	}
 	page->used++;
 	c->used_slots++;
-	if (page->used == c->slots)
+	if (page->used == page->slots)
 		cds_list_del(&page->node);
 	slot->cap = c->cap;
 	atomic_store_explicit(&slot->refs, 1, memory_order_relaxed);
-	return slot;
-}
-
-/* The arena is full: a larger slot than needed is better than none. */
-static struct slot *pop_larger_locked(struct slab *s, unsigned cls)
-{
-	struct slot *slot = NULL;
-
-	while (!slot && cls <= SLAB_LAST)
-		slot = class_pop_locked(s, cls++);
 	return slot;
 }
 
@@ -157,12 +164,14 @@ int slab_alloc(struct slab *s, size_t len, struct slot **ret_slot)
 
 	assert(len > 0 && len <= SLAB_SLOT_MAX);
 	pthread_mutex_lock(&s->lock);
-	slot = class_pop_locked(s, cls);
+	slot = slab_class_pop_locked(s, cls);
 	while (!slot && !err) {
 		pthread_mutex_unlock(&s->lock);
 		err = slab_region_add(s, s->class[cls].kind);
 		pthread_mutex_lock(&s->lock);
-		slot = err ? pop_larger_locked(s, cls) : class_pop_locked(s, cls);
+		slot = slab_class_pop_locked(s, cls);
+		if (!slot && err)
+			slot = slab_pop_larger_locked(s, cls);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!slot)
@@ -171,26 +180,36 @@ int slab_alloc(struct slab *s, size_t len, struct slot **ret_slot)
 	return 0;
 }
 
+static void page_push_locked(struct slab *s, struct slab_page *page, struct slot *slot)
+{
+	struct slab_class *c = &s->class[page->cls];
+
+	*(struct slot **)(void *)slot->data = page->free;
+	ASAN_POISON_MEMORY_REGION(slot->data + sizeof(void *), c->cap - sizeof(void *));
+	page->free = slot;
+	if (page->used == page->slots && page->nested) /* the last to be taken from */
+		cds_list_add_tail(&page->node, &c->partial);
+	else if (page->used == page->slots)
+		cds_list_add(&page->node, &c->partial);
+	page->used--;
+	c->used_slots--;
+}
+
 static void slot_free(struct slab *s, struct slot *slot)
 {
 	size_t off = (size_t)((uint8_t *)slot - s->base);
 	struct slab_region *r, *release = NULL;
-	struct slab_page *page;
-	struct slab_class *c;
+	struct slab_page *outer, *page;
 
 	pthread_mutex_lock(&s->lock);
 	r = s->by_index[off / REGION_BYTES];
-	page = &r->page[(off % REGION_BYTES) >> slab_kind_shift[r->kind]];
-	c = &s->class[page->cls];
-	*(struct slot **)(void *)slot->data = page->free;
-	ASAN_POISON_MEMORY_REGION(slot->data + sizeof(void *), c->cap - sizeof(void *));
-	page->free = slot;
-	if (page->used == c->slots)
-		cds_list_add(&page->node, &c->partial);
-	page->used--;
-	c->used_slots--;
-	if (page->used == 0)
-		release = slab_page_release_locked(s, r, page);
+	outer = &r->page[(off % REGION_BYTES) >> slab_kind_shift[r->kind]];
+	page = outer->hosts ? slab_nest_find(s, outer, slot) : outer;
+	page_push_locked(s, page, slot);
+	if (page->nested && page->used == 0)
+		page_push_locked(s, outer, slab_nest_close_locked(s, page, outer));
+	if (outer->used == 0)
+		release = slab_page_release_locked(s, r, outer);
 	pthread_mutex_unlock(&s->lock);
 	slab_region_release(s, release);
 }

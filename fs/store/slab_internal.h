@@ -6,6 +6,7 @@
  *
  * slab.c         classes, slots, references
  * slab_region.c  regions and pages: from the pool, cut, given back
+ * slab_nest.c    when the arena is full: pages within a slot of a larger class
  * slab_stats.c   what is used and free
  */
 #include "fs/store/slab.h"
@@ -39,14 +40,18 @@ enum page_kind { PAGE_SMALL, PAGE_MEDIUM, PAGE_REGION, PAGE_KINDS };
 /* log2 of a page's bytes */
 static const unsigned slab_kind_shift[PAGE_KINDS] = { 16, 20, 23 };
 
-/* A page. Its slots are carved in order of address first, so memory is touched only when needed. */
+/* A page. Its slots are carved in order of address first, so memory is touched only when needed. A
+ * nested one is described by the first bytes of the slot that it lies in, its host. */
 struct slab_page {
 	struct cds_list_head node;  /* class's partial pages; region's free pages */
 	struct slot *free;          /* freed slots, linked through their data */
-	uint8_t *base;
+	uint8_t *base;              /* of its first slot */
 	uint32_t carved;            /* slots ever handed out */
-	uint32_t used;
+	uint32_t used;              /* hosts among them */
+	uint16_t slots;             /* in all */
+	uint16_t hosts;             /* slots in which a nested page lies */
 	uint8_t cls;
+	bool nested;                /* never has hosts */
 };
 
 struct slab_region {
@@ -61,10 +66,11 @@ struct slab_region {
 struct slab_class {
 	/* usable bytes; distance of slots; offset of the first in its page */
 	uint32_t cap, stride, first;
-	uint32_t slots;              /* a page */
+	uint32_t slots;              /* a page of its kind */
 	enum page_kind kind;
 	struct cds_list_head partial; /* pages with a free slot */
-	uint64_t pages, used_slots;
+	uint64_t all_slots, used_slots; /* of its pages, nested ones too; used: hosts, too */
+	uint64_t hosts;
 };
 
 struct slab {
@@ -87,6 +93,30 @@ static inline uint32_t slab_kind_pages(unsigned kind)
 {
 	return (uint32_t)(REGION_BYTES >> slab_kind_shift[kind]);
 }
+
+/* slab.c */
+
+/* Makes page an empty one of slots of a class, the first at base, and the class's to take from. */
+void slab_page_open_locked(struct slab *s, struct slab_page *page, unsigned cls, uint8_t *base,
+			   uint32_t slots);
+
+/* A slot of a class from its pages and those it can have without a new region. NULL: none. */
+struct slot *slab_class_pop_locked(struct slab *s, unsigned cls);
+
+/* slab_nest.c */
+
+/* The arena is full: a slot of a page in a free slot of a larger class, or all of one that has room
+ * for one only. NULL: there is none either. */
+struct slot *slab_pop_larger_locked(struct slab *s, unsigned cls);
+
+/* The page that a used slot is of: page, its region's at that address, or one nested in it. */
+struct slab_page *slab_nest_find(const struct slab *s, struct slab_page *page,
+				 const struct slot *slot);
+
+/* A nested page has no used slots any more: it is gone. Returns its host, to be given back, which
+ * is a slot of outer. */
+struct slot *slab_nest_close_locked(struct slab *s, struct slab_page *page,
+				    struct slab_page *outer);
 
 /* slab_region.c */
 

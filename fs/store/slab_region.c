@@ -40,11 +40,14 @@ static struct slab_region *region_cut(const struct region *region, enum page_kin
 	r->region = *region;
 	r->kind = kind;
 	CDS_INIT_LIST_HEAD(&r->free_pages);
-	for (uint32_t i = 0; i < pages; i++) {
-		r->page[i].base = region->base + ((size_t)i << slab_kind_shift[kind]);
+	for (uint32_t i = 0; i < pages; i++)
 		cds_list_add_tail(&r->page[i].node, &r->free_pages);
-	}
 	return r;
+}
+
+static uint8_t *page_memory(const struct slab_region *r, const struct slab_page *page)
+{
+	return r->region.base + ((size_t)(page - r->page) << slab_kind_shift[r->kind]);
 }
 
 struct slab_page *slab_page_take_locked(struct slab *s, unsigned cls)
@@ -68,20 +71,15 @@ struct slab_page *slab_page_take_locked(struct slab *s, unsigned cls)
 	s->free_pages[c->kind]--;
 	if (cds_list_empty(&r->free_pages))
 		cds_list_del(&r->node);
-	page->cls = (uint8_t)cls;
-	page->free = NULL;
-	page->carved = 0;
-	page->used = 0;
-	c->pages++;
-	cds_list_add(&page->node, &c->partial);
+	slab_page_open_locked(s, page, cls, page_memory(r, page) + c->first, c->slots);
 	return page;
 }
 
 struct slab_region *slab_page_release_locked(struct slab *s, struct slab_region *r,
 					     struct slab_page *page)
 {
-	s->class[page->cls].pages--;
-	ASAN_UNPOISON_MEMORY_REGION(page->base, 1UL << slab_kind_shift[r->kind]);
+	s->class[page->cls].all_slots -= page->slots;
+	ASAN_UNPOISON_MEMORY_REGION(page_memory(r, page), 1UL << slab_kind_shift[r->kind]);
 	cds_list_del(&page->node);
 	if (cds_list_empty(&r->free_pages))
 		cds_list_add(&r->node, &s->open[r->kind]);

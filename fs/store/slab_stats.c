@@ -26,7 +26,7 @@ static uint64_t class_free_slots_locked(const struct slab *s, unsigned cls)
 {
 	const struct slab_class *c = &s->class[cls];
 
-	return c->pages * c->slots - c->used_slots;
+	return c->all_slots - c->used_slots;
 }
 
 void slab_stats(struct slab *s, struct slab_stats *ret_stats)
@@ -39,9 +39,9 @@ void slab_stats(struct slab *s, struct slab_stats *ret_stats)
 		struct slab_class_stats *cs = &st.class_stats[i == SLAB_LAST ? SLAB_LARGEST : i];
 
 		cs->slot_bytes = c->cap;
-		cs->slots += c->pages * c->slots;
-		cs->used_slots += c->used_slots;
-		st.used_bytes += c->used_slots * c->cap;
+		cs->slots += c->all_slots - c->hosts;
+		cs->used_slots += c->used_slots - c->hosts;
+		st.used_bytes += (c->used_slots - c->hosts) * c->cap;
 		st.free_slot_bytes += class_free_slots_locked(s, i) * c->cap;
 	}
 	st.free_slot_bytes += free_page_bytes_locked(s);
