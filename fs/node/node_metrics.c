@@ -242,6 +242,7 @@ static void node_collect(void *ctx)
 	collect_log(n);
 	collect_ckpt(n);
 	collect_memory(n);
+	node_rdma_collect(n);
 	nm_set(n, NM_EPOCH, epoch_term(n->epoch));
 	nm_set(n, NM_EPOCH_START, epoch_start(n->epoch));
 	nm_set(n, NM_RECOVERY_REPLAYED, n->recovered.replayed);
@@ -316,6 +317,7 @@ int node_metrics_open(struct node *n)
 		tuner_metrics_setting(&n->tuner, TUNER_METRICS_POLL_US, n->opt->poll_us);
 	tuner_metrics_setting(&n->tuner, TUNER_METRICS_BATCH, PRIMARY_BATCH_MAX);
 	tuner_metrics_setting(&n->tuner, TUNER_METRICS_RESERVE_BYTES, n->opt->mr_cache_bytes);
+	node_rdma_attend(n);
 	nm_set(n, NM_STARTED, clock_real_ns() / NSEC_PER_SEC);
 	return metrics_add_collector(n->metrics, node_collect, n);
 }

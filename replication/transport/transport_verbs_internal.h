@@ -18,6 +18,7 @@
  * transport_verbs_datagram.c    a UC queue pair each way for datagrams
  * transport_verbs_format.c      decoders of what the peer sends
  * transport_verbs_device.c      devices, ports, addresses
+ * transport_verbs_counters.c    what a port counts
  * transport_verbs_memory.c      protection domains, arena memory registered with one
  * transport_verbs_error.c       causes and remedies
  *
@@ -174,6 +175,8 @@ socklen_t verbs_address_len(const union verbs_address *a);
 int verbs_address_pick(const struct verbs_choice *c, union verbs_address *ret_a, char *text,
 		       size_t cap);
 bool verbs_choice_any(const struct verbs_choice *c);
+/* Where devices are looked for: class_dir, or what verbs_sys_use says. */
+const char *verbs_sys_class(const char *class_dir);
 
 /* transport_verbs_memory.c */
 /* The protection domain of the device that id is bound to; the same for all who ask. It stays until
