@@ -171,6 +171,7 @@ START_TEST(a_machine_with_a_card)
 	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
 	struct tuner_snapshot snap = { 0 };
 	struct node_tuner_machine m;
+	uint64_t retries;
 
 	ck_assert_ptr_nonnull(mkdtemp(root));
 	put(root, "/proc/stat", "cpu  100 20 30 5000 7 3 2 0 0 0\nintr 1\n");
@@ -187,6 +188,12 @@ START_TEST(a_machine_with_a_card)
 	ck_assert_double_eq(snap.gauge[TUNER_LINK_CAPACITY], 12.5e9);
 	ck_assert_double_eq_tol(snap.gauge[TUNER_PCIE_CAPACITY], 31.5e9, 0.1e9);
 	ck_assert_double_gt(snap.gauge[TUNER_CPUS], 0);
+	ck_assert(!node_tuner_machine_retries(&m, &retries));
+	put(root, "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err", "3\n");
+	put(root, "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/local_ack_timeout_err", "4\n");
+	put(root, "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "50\n");
+	ck_assert(node_tuner_machine_retries(&m, &retries));
+	ck_assert_uint_eq(retries, 7);
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	ck_assert_int_eq(system(command), 0);
 }
@@ -269,6 +276,43 @@ START_TEST(bytes_moved_and_interfaces)
 }
 END_TEST
 
+/* Over RDMA the device's counters tell what was sent again, from when a link goes by it; where it
+ * has none, that nothing was put off does not mean that nothing was lost. */
+START_TEST(retries_are_counted_or_missing)
+{
+	static const char counter[] =
+		"/sys/class/infiniband/rxe0/ports/1/hw_counters/completer_retry_err";
+	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
+	struct link_stats link = { .state = LINK_LIVE, .transport = "tcp" };
+	struct node_tuner_traffic t = { 0 };
+	struct tuner_snapshot snap = { 0 };
+	struct node_tuner_machine m;
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	put(root, "/sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+	node_tuner_machine_open(&m, root, NULL);
+	node_tuner_retries_read(&t, &m, &link, 1, 5, &snap);
+	ck_assert_uint_eq(snap.have, 1U << TUNER_RETRIES);
+	ck_assert_uint_eq(snap.counter[TUNER_RETRIES], 5);
+	memcpy(link.transport, "verbs", 6);
+	snap.have = 0;
+	node_tuner_retries_read(&t, &m, &link, 1, 5, &snap);
+	ck_assert_uint_eq(snap.have, 0);
+	put(root, counter, "100\n"); /* before it was ours */
+	node_tuner_retries_read(&t, &m, &link, 1, 5, &snap);
+	ck_assert_uint_eq(snap.have, 1U << TUNER_RETRIES);
+	ck_assert_uint_eq(snap.counter[TUNER_RETRIES], 5);
+	put(root, counter, "130\n");
+	node_tuner_retries_read(&t, &m, &link, 1, 6, &snap);
+	ck_assert_uint_eq(snap.counter[TUNER_RETRIES], 36);
+	put(root, counter, "2\n"); /* the driver was loaded anew */
+	node_tuner_retries_read(&t, &m, &link, 1, 6, &snap);
+	ck_assert_uint_eq(snap.counter[TUNER_RETRIES], 36);
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 /* Loopback has no speed, shm no link, and RDMA counters are for links over RDMA. */
 START_TEST(links_without_a_load)
 {
@@ -319,6 +363,7 @@ int main(void)
 	tcase_add_test(c, own_processors_alone);
 	tcase_add_test(c, a_machine_without_a_card);
 	tcase_add_test(c, bytes_moved_and_interfaces);
+	tcase_add_test(c, retries_are_counted_or_missing);
 	tcase_add_test(c, links_without_a_load);
 	tcase_add_test(c, memory_is_measured);
 	suite_add_tcase(s, c);
