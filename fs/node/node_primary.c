@@ -80,8 +80,6 @@ static int node_start_links(struct node *n)
 		.life = n->vol->super.promised_life,
 		.epochs = &n->vol->super.epochs,
 		.arena_bytes = n->arena_bytes,
-		.lanes = n->opt->lanes,
-		.lanes_open = node_tuner_lanes_open(n),
 		.poll_us = n->opt->poll_us,
 		.ack_timeout = n->opt->ack_timeout,
 		.rdma_device = n->opt->rdma_device,
@@ -96,6 +94,7 @@ static int node_start_links(struct node *n)
 		.ctx = n,
 	};
 
+	node_tuner_lanes(n, &cfg);
 	memcpy(cfg.uuid, n->vol->super.uuid, sizeof(cfg.uuid));
 	memcpy(cfg.key, n->vol->key, sizeof(cfg.key));
 	return primary_create(n->commit, n->log, n->ckpt, &cfg, &n->primary);

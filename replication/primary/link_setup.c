@@ -51,7 +51,7 @@ static int setup_handshake(struct link *l, int fd)
 		.last_lsn = oplog_last_lsn(l->primary->log),
 		.node_id = cfg->node_id,
 		.timeout_ms = (uint32_t)(cfg->timeout_ns / NSEC_PER_MSEC) + 1,
-		.lanes = cfg->lanes_open,
+		.lanes = (uint16_t)primary_lanes_open(cfg, l->tops),
 		.transport = link_transport_number(l),
 		.protocol = commit_protocol_of(l->primary->commit),
 		.link = l->primary->instance << 8 | (l->index & 0xFF),
@@ -84,7 +84,7 @@ static int setup_send_epochs(struct link *l, int fd)
 /* How many lanes to ask for. */
 static unsigned setup_lanes(const struct link *l)
 {
-	unsigned lanes = l->primary->cfg.lanes_open;
+	unsigned lanes = primary_lanes_open(&l->primary->cfg, l->tops);
 
 	if (l->welcome.lanes < lanes)
 		lanes = l->welcome.lanes;

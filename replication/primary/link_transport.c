@@ -67,7 +67,7 @@ enum repl_transport link_transport_number(const struct link *l)
 
 uint64_t link_transport_setup_ns(const struct link *l)
 {
-	uint64_t setup = transport_setup_ns(l->primary->cfg.lanes_open);
+	uint64_t setup = transport_setup_ns(primary_lanes_open(&l->primary->cfg, l->tops));
 	uint64_t half = l->primary->cfg.timeout_ns / 2;
 
 	return l->verbs_trial && half < setup ? half : setup;

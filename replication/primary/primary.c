@@ -61,8 +61,6 @@ int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt,
 	p->cfg = *cfg;
 	p->epochs = *cfg->epochs;
 	p->cfg.epochs = &p->epochs;
-	if (p->cfg.lanes_open < p->cfg.lanes)
-		p->cfg.lanes_open = p->cfg.lanes;
 	primary_init_knobs(p);
 	p->instance = randombytes_uniform(1U << 24);
 	pthread_mutex_init(&p->lock, NULL);

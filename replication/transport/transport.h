@@ -98,6 +98,8 @@ struct transport_ops {
 	const char *name;
 	unsigned knobs; /* TRANSPORT_KNOB_* */
 	unsigned poll_us; /* of params, where nobody asks for another: what pays as a rule */
+	/* The same of lanes: used, and opened where some are kept to choose from; 0: no matter. */
+	unsigned lanes_used, lanes_open;
 	/* bytes in params.memory are sent from where they lie, after post returned */
 	bool in_place;
 

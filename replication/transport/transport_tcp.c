@@ -337,6 +337,8 @@ static uint64_t tcp_retries(struct transport_ep *base)
 const struct transport_ops transport_tcp_ops = {
 	.name = "tcp",
 	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
+	.lanes_used = 2,
+	.lanes_open = 4,
 	.accept = tcp_accept,
 	.connect = tcp_connect,
 	.window = transport_ep_window,

@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "fs/node/node_tuner_internal.h"
 #include "replication/memory/region.h"
+#include "replication/transport/transport.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>
@@ -18,6 +19,18 @@ static struct node node = { .opt = &opt, .arena_bytes = 1ULL << 30 };
 static void setup(void)
 {
 	options_init(&opt, OPTIONS_MOUNT);
+	opt.lanes = 2;
+	opt.mirrors.count = 1;
+	opt.mirrors.list[0].kind = ADDR_TCP;
+}
+
+static void set(const char *list)
+{
+	char why[OPTIONS_WHY_BYTES] = "";
+
+	options_init(&opt, OPTIONS_MOUNT);
+	ck_assert_msg(options_set_list(&opt, list, OPTIONS_COMMAND, why) == 0, "%s", why);
+	ck_assert_msg(options_finish(&opt, why) == 0, "%s", why);
 }
 
 START_TEST(options_are_the_static_settings)
@@ -101,6 +114,67 @@ START_TEST(lanes_are_opened_ahead)
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 30);
 	opt.lanes_open = 35; /* as the operator says, also without the tuner */
 	ck_assert_uint_eq(node_tuner_lanes_open(&node), 35);
+}
+END_TEST
+
+/* What is usual depends on the transport; somebody's word counts more. */
+START_TEST(lanes_are_usual_with_a_transport)
+{
+	static const struct { const char *options; unsigned lanes, open; } cases[] = {
+		{ "mirror=tcp:a:1", 2, 4 },
+		{ "mirror=shm:/a", 2, 4 },
+		{ "mirror=verbs:a:1", 20, 40 },
+		{ "mirror=verbs:a:1,mirror=tcp:b:1", 2, 40 }, /* for the first */
+		{ "mirror=verbs:a:1,lanes=2", 2, 40 },
+		{ "mirror=verbs:a:1,lanes=2,lanes_open=4", 2, 4 },
+		{ "mirror=verbs:a:1,lanes_open=10", 10, 10 },
+		{ "mirror=verbs:a:1,lanes=30", 30, 40 },
+		{ "mirror=verbs:a:1,tuner=off", 20, 20 },
+		{ "mirror=tcp:a:1,lanes=10", 10, 20 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		set(cases[i].options);
+		ck_assert_msg(opt.lanes == cases[i].lanes, "%s: %u lanes", cases[i].options,
+			      opt.lanes);
+		ck_assert_msg(node_tuner_lanes_open(&node) == cases[i].open, "%s: %u open",
+			      cases[i].options, node_tuner_lanes_open(&node));
+	}
+}
+END_TEST
+
+static void put(const char *root, const char *path, const char *text);
+
+/* An address without a prefix: verbs where there is a device. A link that has to take tcp after all
+ * opens no more than is usual there; one that gets RDMA later all that the tuner may want. */
+START_TEST(lanes_of_an_address_without_a_prefix)
+{
+	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
+	struct primary_config cfg = { .lanes = 0 };
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	verbs_sys_use(root);
+	set("mirror=a:1");
+	ck_assert_uint_eq(opt.lanes, 2);
+	ck_assert_uint_eq(opt.poll_us, 0);
+	node_tuner_lanes(&node, &cfg);
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_tcp_ops), 4);
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_verbs_ops), 40);
+	put(root, "/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+	put(root, "/infiniband/rxe0/ports/1/gid_attrs/types/0", "RoCE v2\n");
+	put(root, "/infiniband/rxe0/ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:0a4d:0001\n");
+	put(root, "/infiniband_verbs/uverbs0/ibdev", "rxe0\n");
+	set("mirror=a:1");
+	ck_assert_uint_eq(opt.lanes, 20);
+	ck_assert_uint_eq(opt.poll_us, 50);
+	node_tuner_lanes(&node, &cfg);
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_verbs_ops), 40);
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_tcp_ops), 4);
+	cfg.lanes_ahead = false;
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_tcp_ops), 2);
+	verbs_sys_use(NULL);
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	ck_assert_int_eq(system(command), 0);
 }
 END_TEST
 
@@ -357,6 +431,8 @@ int main(void)
 	tcase_add_test(c, options_are_conditions);
 	tcase_add_test(c, transports_are_told_apart);
 	tcase_add_test(c, lanes_are_opened_ahead);
+	tcase_add_test(c, lanes_are_usual_with_a_transport);
+	tcase_add_test(c, lanes_of_an_address_without_a_prefix);
 	tcase_add_test(c, the_arena_bounds_the_reserve);
 	tcase_add_test(c, a_refusal_bounds_the_reserve_for_a_while);
 	tcase_add_test(c, a_machine_with_a_card);

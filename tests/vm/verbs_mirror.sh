@@ -13,6 +13,8 @@ mount_primary
 grep -q 'transport auto: found RDMA device rxe0 .*uses verbs' "$tmp/mounted" ||
 	fail "no word of RDMA: $(cat "$tmp/mounted")"
 wait_for live_over_verbs 120
+[ "$(figure 'lanes == 40 and .mirrors[0].lanes_active == 20')" = true ] ||
+	fail "not the usual lanes: $(status_of 1 /mnt/kv .mirrors)"
 must 1 'mkdir /mnt/kv/a; dd if=/dev/urandom of=/mnt/kv/big bs=1M count=4 2>/dev/null'
 write_files 1 100
 wait_for live_over_verbs 120

@@ -15,7 +15,7 @@ live_over_tcp()
 two_volumes
 must 2 "'$KVFS' mirror -o arena=128M,ring=16M,ack_timeout=16,listen=10.77.0.2:7000 /pmem0/v"
 must 1 "mkdir -p /mnt/kv; '$KVFS' mount -o \
-arena=128M,timeout=60,lanes=2,ack_timeout=16,mirror=10.77.0.2:7000 /pmem0/v /mnt/kv"
+arena=128M,timeout=60,lanes=2,lanes_open=4,ack_timeout=16,mirror=10.77.0.2:7000 /pmem0/v /mnt/kv"
 wait_for live_over_verbs 120
 
 # The length of a full packet has the bit of 1024 set, with an MTU of 1024 and the headers beside
