@@ -128,6 +128,14 @@ static void status_print_ckpt(const json_t *j)
 	printf("\n");
 }
 
+static void status_print_mtu(const json_t *j)
+{
+	if (status_u64(j, NULL, "mtu_bytes"))
+		printf(", MTU %llu", (unsigned long long)status_u64(j, NULL, "mtu_bytes"));
+	if (status_str(j, NULL, "mtu_note")[0])
+		printf(" (%s)", status_str(j, NULL, "mtu_note"));
+}
+
 static void status_print_link(const json_t *l)
 {
 	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES], c[UNITS_TEXT_BYTES];
@@ -142,6 +150,7 @@ static void status_print_link(const json_t *l)
 	       (unsigned long long)status_u64(l, NULL, "acked_lsn"),
 	       (unsigned long long)status_u64(l, NULL, "lag_records"),
 	       units_format_size(status_u64(l, NULL, "lag_bytes"), a));
+	status_print_mtu(l);
 	if (strcmp(status_str(l, NULL, "state"), "resync") == 0)
 		printf(", resync %s of %s at %s/s",
 		       units_format_size(status_u64(l, NULL, "resync_done_bytes"), a),
@@ -201,6 +210,7 @@ static void status_print_mirror(const json_t *j)
 		       (unsigned long long)status_u64(m, NULL, "lanes"));
 	else
 		printf("primary     not connected");
+	status_print_mtu(m);
 	printf(", %s", status_bool(m, NULL, "in_sync") ? "in sync" : "not in sync");
 	printf("; received LSN %llu, durable %llu, applied %llu",
 	       (unsigned long long)status_u64(m, NULL, "received_lsn"),

@@ -184,6 +184,7 @@ static void collect_link(struct node *n, unsigned i, const struct link_stats *s)
 		[NL_LANES_REPLACED] = s->lanes_replaced,
 		[NL_LANES_ACTIVE] = s->lanes_active,
 		[NL_LANES_DRAINING] = s->lanes_draining,
+		[NL_MTU] = s->mtu_bytes,
 		[NL_RTT] = s->rtt_ns,
 		[NL_HELD_FROM] = s->held_from_lsn,
 		[NL_PACE] = s->pace_bytes,
@@ -230,6 +231,7 @@ static void collect_mirror(struct node *n)
 	nm_set(n, NM_REPLICA_RESYNC_DONE, s.resync_done_bytes);
 	nm_set(n, NM_REPLICA_RESYNC_PLANNED, s.resync_total_bytes);
 	nm_set(n, NM_REPLICA_LANES, s.lanes);
+	nm_set(n, NM_REPLICA_MTU, s.mtu_bytes);
 	nm_set(n, NM_FAILED, s.failed || n->failed);
 }
 

@@ -72,6 +72,13 @@ static int node_start_commit(struct node *n)
 	return 0;
 }
 
+static void node_link_warn(void *ctx, const char *addr, const char *text)
+{
+	struct node *n = ctx;
+
+	diag_warn("%s: mirror %s: %s", n->vol->path, addr, text);
+}
+
 static int node_start_links(struct node *n)
 {
 	struct primary_config cfg = {
@@ -91,6 +98,7 @@ static int node_start_links(struct node *n)
 		.transport = n->media ? n->media->transport : NULL,
 		.checkpoint = node_resync_ckpt,
 		.note_sync = node_note_sync,
+		.warn = node_link_warn,
 		.ctx = n,
 	};
 

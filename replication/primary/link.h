@@ -147,6 +147,7 @@ struct link {
 	char transport[8];
 	char interface[LINK_INTERFACE_BYTES];
 	char transport_note[256];
+	char mtu_note[TRANSPORT_MTU_NOTE_BYTES]; /* of the last session whose ends told theirs */
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */
 	int setup_fd;           /* the control connection of a set-up under way, which ends with
 				   it; -1: none */
@@ -202,6 +203,7 @@ struct link {
 	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
 	_Atomic uint64_t resync_done, resync_total, resync_rate, rtt_ns;
 	_Atomic unsigned lanes, lanes_down, lanes_replaced;
+	_Atomic unsigned mtu_bytes; /* of the session's way; 0: unknown */
 	/* the last record posted on it; written under send_lock */
 	_Atomic uint64_t lane_lsn[TRANSPORT_LANES_MAX];
 
@@ -338,6 +340,8 @@ void link_transport_connected(struct link *l); /* the lanes are open */
 void link_transport_ended(struct link *l);
 /* RDMA may be had again by a link that goes without: asked now and then. */
 bool link_transport_better(struct link *l, uint64_t now_ns);
+/* Asks the transport for the MTU; warns, once, where the ends differ. */
+void link_transport_mtu(struct link *l);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */
 bool resync_needed(struct link *l);

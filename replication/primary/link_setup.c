@@ -175,6 +175,7 @@ static int setup_connect(struct link *l, int fd)
 	pthread_mutex_unlock(&l->primary->lock);
 	atomic_store_explicit(&l->lanes, l->tops->lanes(l->ep), memory_order_relaxed);
 	link_transport_connected(l);
+	link_transport_mtu(l);
 	return 0;
 }
 
@@ -188,6 +189,7 @@ void link_disconnect(struct link *l)
 	l->ep = NULL;
 	link_keep_end(l);
 	atomic_store_explicit(&l->lanes, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->mtu_bytes, 0, memory_order_relaxed);
 }
 
 int link_setup(struct link *l, int fd)

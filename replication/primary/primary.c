@@ -206,6 +206,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 		.resync_done_bytes = atomic_load_explicit(&l->resync_done, memory_order_relaxed),
 		.resync_total_bytes = atomic_load_explicit(&l->resync_total, memory_order_relaxed),
 		.resync_rate_bytes = atomic_load_explicit(&l->resync_rate, memory_order_relaxed),
+		.mtu_bytes = atomic_load_explicit(&l->mtu_bytes, memory_order_relaxed),
 		.lanes = lanes,
 		.lanes_down = atomic_load_explicit(&l->lanes_down, memory_order_relaxed),
 		.lanes_replaced = atomic_load_explicit(&l->lanes_replaced, memory_order_relaxed),
@@ -222,6 +223,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 	memcpy(s->transport, l->transport, sizeof(s->transport));
 	memcpy(s->interface, l->interface, sizeof(s->interface));
 	memcpy(s->transport_note, l->transport_note, sizeof(s->transport_note));
+	memcpy(s->mtu_note, l->mtu_note, sizeof(s->mtu_note));
 	memcpy(s->last_error, l->last_error, sizeof(s->last_error));
 	memcpy(s->ended_why, l->ended_why, sizeof(s->ended_why));
 	s->ended_ns = l->ended_ns;

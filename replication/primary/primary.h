@@ -52,6 +52,8 @@ struct primary_config {
 	 * the first acknowledgement without it. Links' threads, one after the other or not. After
 	 * an error of the latter no write is acknowledged any more. May be NULL. */
 	int (*note_sync)(void *ctx, uint32_t node_id, bool in);
+	/* Something about a mirror that people ought to see to. Its link's thread. May be NULL. */
+	void (*warn)(void *ctx, const char *addr, const char *text);
 	void *ctx;
 };
 
@@ -122,6 +124,8 @@ struct link_stats {
 	uint64_t resync_done_bytes, resync_total_bytes, resync_rate_bytes; /* bytes a second */
 	uint64_t held_from_lsn;      /* the log is kept for it from here on; 0: it is not */
 	uint64_t pace_bytes; /* a second that it leaves to the writers; 0: they are not slowed */
+	unsigned mtu_bytes;          /* of the way; 0: unknown, or there is no session */
+	char mtu_note[256];          /* over RDMA both ends' MTUs differ; "": they do not */
 	unsigned lanes, lanes_down;
 	unsigned lanes_replaced; /* dead ones that were made anew within their session */
 	unsigned lanes_active;   /* get new records */

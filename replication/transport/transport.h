@@ -92,6 +92,16 @@ enum transport_knob {
 	TRANSPORT_KNOB_BATCH = 4, /* posts of one call share a system call or a doorbell */
 };
 
+/* Payload of a packet, in bytes; 0: unknown. */
+struct transport_mtu {
+	unsigned path;       /* most that the way takes */
+	unsigned here, peer; /* that both ends' ports take, where they ought to be the same */
+};
+#define TRANSPORT_MTU_NOTE_BYTES 256
+/* Whether both ends are known; and a sentence with the remedy where they differ, else "". */
+bool transport_mtu_known(const struct transport_mtu *m);
+void transport_mtu_note(const struct transport_mtu *m, char *out, size_t cap);
+
 struct transport_ep; /* an endpoint */
 
 struct transport_ops {
@@ -171,6 +181,9 @@ struct transport_ops {
 	/* How often the transport has sent something again, all lanes, since set-up. Poll thread.
 	 * NULL: it never does, or can't tell. */
 	uint64_t (*retries)(struct transport_ep *ep);
+
+	/* Of the way to the peer. Poll thread. NULL: there are no packets. */
+	void (*mtu)(struct transport_ep *ep, struct transport_mtu *ret_mtu);
 
 	void (*close)(struct transport_ep *ep);
 };

@@ -191,5 +191,6 @@ const struct transport_ops transport_verbs_ops = {
 	.kill_lane = verbs_kill_lane,
 	.lane_accept = verbs_lane_accept,
 	.lane_connect = verbs_lane_connect,
+	.mtu = verbs_mtu,
 	.close = verbs_close,
 };

@@ -136,7 +136,7 @@ static int dial_connect_lane(struct dial *d, struct verbs_lane *l, const char **
 	put_be16(h.version, VERBS_FORMAT_VERSION);
 	put_be16(h.lane, (uint16_t)l->index);
 	memcpy(h.token, d->token, sizeof(h.token));
-	verbs_target_encode(d->ep, &h.target);
+	verbs_target_encode(d->ep, l->id, &h.target);
 	put_be32(h.generation, d->generation);
 	put_be32(h.attempt, d->attempt);
 	param = verbs_conn_param(&h, sizeof(h));
@@ -333,7 +333,9 @@ int verbs_lane_connect(struct transport_ep *base, int control_fd, const struct t
 	if (err)
 		return err;
 	err = connect_again(&d, ret_why);
-	if (!err)
-		verbs_lane_revive(&ep->lane[r->lane]);
-	return err;
+	if (err)
+		return err;
+	verbs_lane_revive(&ep->lane[r->lane]);
+	verbs_mtu_note(ep);
+	return 0;
 }

@@ -15,6 +15,13 @@ grep -q 'transport auto: found RDMA device rxe0 .*uses verbs' "$tmp/mounted" ||
 wait_for live_over_verbs 120
 [ "$(figure 'lanes == 40 and .mirrors[0].lanes_active == 20')" = true ] ||
 	fail "not the usual lanes: $(status_of 1 /mnt/kv .mirrors)"
+# 1500 bytes of Ethernet carry 1024 of RoCE
+[ "$(figure 'mtu_bytes == 1024 and .mirrors[0].mtu_note == ""')" = true ] &&
+	[ "$(status_of 2 /pmem0/v .mirror.mtu_bytes)" = 1024 ] ||
+	fail "MTU: $(status_of 1 /mnt/kv .mirrors) $(status_of 2 /pmem0/v .mirror)"
+must 1 "curl -s http://\$('$KVFS' status --json /mnt/kv | jq -r .metrics)/metrics" >"$tmp/metrics"
+grep -q '^kvfs_mirror_mtu_bytes{mirror="10.77.0.2:7000"} 1024$' "$tmp/metrics" ||
+	fail "MTU: $(grep mtu "$tmp/metrics")"
 must 1 'mkdir /mnt/kv/a; dd if=/dev/urandom of=/mnt/kv/big bs=1M count=4 2>/dev/null'
 write_files 1 100
 wait_for live_over_verbs 120
