@@ -333,6 +333,8 @@ enum repl_transport link_transport_number(const struct link *l);
 /* Lanes could not be opened, or carry nothing, or the mirror does not offer it: what to return
  * instead of err. */
 int link_transport_failed(struct link *l, int err);
+/* Goes without the verbs that have failed, for a while. */
+bool link_transport_fell_back(const struct link *l);
 /* For opening the lanes. For a try that nobody needs no longer than writers can wait for it. */
 uint64_t link_transport_setup_ns(const struct link *l);
 void link_transport_connected(struct link *l); /* the lanes are open */

@@ -113,7 +113,8 @@ static bool setup_want_fewer(struct link *l, unsigned asked, int err)
 	l->lanes_failed = 0;
 	l->lanes_limit = asked > wanted && fewer < wanted ? wanted : fewer;
 	l->lanes_limit_until_ns = clock_mono_ns() + SETUP_LANES_LIMIT_NS;
-	return setup_is_shortage(err);
+	/* not when all of a try's time went by: writers wait for it */
+	return setup_is_shortage(err) && !(err == -EAGAIN && l->verbs_trial);
 }
 
 /* Set-up waits for the peer on the control connection, which ends when we are to stop. */
@@ -158,7 +159,8 @@ static int setup_connect(struct link *l, int fd)
 		return setup_want_fewer(l, params.lanes, err) ? -EAGAIN :
 								  link_transport_failed(l, err);
 	}
-	l->lanes_failed = 0;
+	if (!link_transport_fell_back(l)) /* else it says nothing of what failed */
+		l->lanes_failed = 0;
 	if (l->tops->remote_window_bytes(l->ep) < SETUP_RING_BYTES_MIN) {
 		l->tops->close(l->ep);
 		l->ep = NULL;

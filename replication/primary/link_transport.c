@@ -65,6 +65,11 @@ enum repl_transport link_transport_number(const struct link *l)
 							     : dial_transport(&l->addr);
 }
 
+bool link_transport_fell_back(const struct link *l)
+{
+	return l->verbs_wait_ns && l->tops != &transport_verbs_ops;
+}
+
 uint64_t link_transport_setup_ns(const struct link *l)
 {
 	uint64_t setup = transport_setup_ns(primary_lanes_open(&l->primary->cfg, l->tops));

@@ -114,8 +114,8 @@ struct transport_ops {
 	bool in_place;
 
 	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local
-	 * sentence. -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP,
-	 * -ENOMEM. */
+	 * sentence. -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP, -ENOMEM;
+	 * connect: -EAGAIN, some lanes came up and the others did not in time. */
 	int (*accept)(int control_fd, const struct transport_params *p,
 		      struct transport_ep **ret_ep, const char **ret_why);
 	int (*connect)(int control_fd, const struct addr *peer, const struct transport_params *p,

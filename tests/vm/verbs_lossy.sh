@@ -37,7 +37,8 @@ written=0
 for lanes in 1 10 40 10; do
 	start_writing $((written + 1)) $((written + 100))
 	must 1 "'$KVFS' tune --set lanes=$lanes /mnt/kv"
-	wait_for "lanes_are $lanes" 120
+	(wait_for "lanes_are $lanes" 120) ||
+		fail "not $lanes of 40 lanes: $(status_of 1 /mnt/kv .mirrors)"
 	wait "$writer" || fail "writing failed: $(cat "$tmp/write.err")"
 	written=$((written + 100))
 	wait_for live_over_verbs 200
