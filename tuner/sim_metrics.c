@@ -61,6 +61,7 @@ static void grow(struct sim_trace *t, unsigned window, struct tuner_settings in_
 	s->gauge[TUNER_LINK_CAPACITY] = SIM_LINK_BYTES_PER_S;
 	s->gauge[TUNER_PCIE_CAPACITY] = SIM_PCIE_BYTES_PER_S;
 	s->gauge[TUNER_QUEUE_DEPTH] = res->queue;
+	s->queue_known = true;
 	s->gauge[TUNER_COPIES] = l->mirrors;
 	s->gauge[TUNER_TRANSPORTS] = l->mirrors * TUNER_OVER_VERBS;
 	draw(t, TUNER_RTT_NS, res->rtt_ns * slower, res->latency_spread);

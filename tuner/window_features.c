@@ -149,8 +149,8 @@ void tuner_features_compute(const struct tuner_snapshot *before, const struct tu
 	v[TUNER_F_CPUS] = (float)gauge(&s, TUNER_CPUS);
 	v[TUNER_F_MIRRORS] = (float)gauge(&s, TUNER_COPIES);
 	v[TUNER_F_TRANSPORTS] = (float)gauge(&s, TUNER_TRANSPORTS);
-	v[TUNER_F_QUEUE_DEPTH] = after->gauge[TUNER_QUEUE_DEPTH] >= 0 ?
-				 (float)after->gauge[TUNER_QUEUE_DEPTH] : NAN;
+	v[TUNER_F_QUEUE_DEPTH] =
+		after->queue_known ? (float)after->gauge[TUNER_QUEUE_DEPTH] : NAN;
 	for (int i = 0; after->mirrors_known && i <= TUNER_MIRROR_LAG - TUNER_MIRROR_CPU; i++)
 		v[TUNER_F_MIRROR_CPU + i] = (float)after->gauge[TUNER_MIRROR_CPU + i];
 	/* Little's law: what is under way is rate times time; no counter has to be kept for it. */

@@ -30,7 +30,7 @@ enum tuner_gauge { /* as of now; 0 or less: unknown */
 	TUNER_LINK_CAPACITY, /* bytes/s */
 	TUNER_PCIE_CAPACITY, /* bytes/s, width times speed */
 	TUNER_MEM_CAPACITY,  /* bytes/s */
-	TUNER_QUEUE_DEPTH,   /* records waiting for their commit */
+	TUNER_QUEUE_DEPTH,   /* records waiting for their commit; with queue_known 0 is known */
 	TUNER_COPIES,        /* mirrors each record goes to */
 	TUNER_TRANSPORTS,    /* which: sum of TUNER_OVER_* of those mirrors */
 	TUNER_MIRROR_CPU,    /* with mirrors_known 0 is known; of each the most of all mirrors: */
@@ -57,6 +57,7 @@ struct tuner_snapshot {
 	uint64_t time_ns;
 	uint32_t have; /* bit c: counter c is known */
 	uint32_t estimated; /* bit c: it is worked out from bytes moved, nobody counts it */
+	bool queue_known;   /* the queue's depth, also where it is 0 */
 	bool mirrors_known; /* the mirrors have told their load lately */
 	uint64_t counter[TUNER_COUNTERS];
 	double gauge[TUNER_GAUGES];
@@ -66,7 +67,7 @@ struct tuner_snapshot {
 
 /* Adding one, removing one or changing a meaning: raise TUNER_SCHEMA, which makes old models
  * foreign. */
-#define TUNER_SCHEMA 4
+#define TUNER_SCHEMA 5
 enum tuner_feature {
 	TUNER_F_RTT_P50_US,
 	TUNER_F_RTT_P90_US,

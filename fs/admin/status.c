@@ -106,6 +106,7 @@ static const struct status_figure status_link[] = {
 	{ "lanes_draining", "kvfs_mirror_lanes_draining", false },
 	{ "lanes_down", "kvfs_mirror_lanes_down_total", false },
 	{ "lanes_replaced", "kvfs_mirror_lanes_replaced_total", false },
+	{ "mtu_bytes", "kvfs_mirror_mtu_bytes", false },
 	{ "rtt_ns", "kvfs_mirror_round_trip_seconds", false },
 	{ NULL, NULL, false },
 };
@@ -125,6 +126,7 @@ static const struct status_figure status_mirror[] = {
 	{ "resync_total_bytes", "kvfs_replica_resync_planned_bytes", false },
 	{ "resync_installed_bytes", "kvfs_replica_resync_installed_bytes", false },
 	{ "lanes", "kvfs_replica_lanes", false },
+	{ "mtu_bytes", "kvfs_replica_mtu_bytes", false },
 	{ NULL, NULL, false },
 };
 static const struct status_figure status_recovery[] = {
@@ -240,6 +242,7 @@ static json_t *status_links_json(struct node *n, const struct metrics_snapshot *
 				      json_text(s->last_error), "ended_why",
 				      json_text(s->ended_why), "ended_ns", JI(s->ended_ns));
 
+		json_object_set_new(j, "mtu_note", json_text(s->mtu_note));
 		json_object_set_new(j, "load", status_load_json(s));
 		json_array_append_new(list, status_add(j, snap, status_link, s->addr));
 	}
@@ -252,9 +255,9 @@ static json_t *status_mirror_json(struct node *n, const struct metrics_snapshot 
 	json_t *j;
 
 	mirror_stats(n->mirror, &s);
-	j = json_pack("{s:o, s:s, s:o, s:i}", "primary", json_text(s.primary), "transport",
-		      s.transport, "last_error", json_text(s.last_error), "listen_port",
-		      (int)s.listen_port);
+	j = json_pack("{s:o, s:s, s:o, s:o, s:i}", "primary", json_text(s.primary), "transport",
+		      s.transport, "last_error", json_text(s.last_error), "mtu_note",
+		      json_text(s.mtu_note), "listen_port", (int)s.listen_port);
 	return status_add(j, snap, status_mirror, NULL);
 }
 

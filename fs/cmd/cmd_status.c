@@ -147,6 +147,14 @@ static void status_print_resync(const json_t *j, const char *separator)
 		printf(" at %s/s", units_format_size(rate, c));
 }
 
+static void status_print_mtu(const json_t *j)
+{
+	if (status_u64(j, NULL, "mtu_bytes"))
+		printf(", MTU %llu", (unsigned long long)status_u64(j, NULL, "mtu_bytes"));
+	if (status_str(j, NULL, "mtu_note")[0])
+		printf(" (%s)", status_str(j, NULL, "mtu_note"));
+}
+
 static void status_print_link(const json_t *l)
 {
 	char a[UNITS_TEXT_BYTES];
@@ -161,6 +169,7 @@ static void status_print_link(const json_t *l)
 	       (unsigned long long)status_u64(l, NULL, "acked_lsn"),
 	       (unsigned long long)status_u64(l, NULL, "lag_records"),
 	       units_format_size(status_u64(l, NULL, "lag_bytes"), a));
+	status_print_mtu(l);
 	if (strcmp(status_str(l, NULL, "state"), "resync") == 0)
 		status_print_resync(l, ", ");
 	if (json_is_object(json_object_get(l, "load")))
@@ -216,6 +225,7 @@ static void status_print_mirror(const json_t *j)
 		       (unsigned long long)status_u64(m, NULL, "lanes"));
 	else
 		printf("primary     not connected");
+	status_print_mtu(m);
 	printf(", %s", status_bool(m, NULL, "in_sync") ? "in sync" : "not in sync");
 	printf("; received LSN %llu, durable %llu, applied %llu",
 	       (unsigned long long)status_u64(m, NULL, "received_lsn"),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RDMA devices as sysfs shows them: nodes in /dev, ports, GIDs, MTU, retries. See doctor.h. */
 #include "fs/doctor/doctor_internal.h"
+#include "replication/transport/transport_verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -163,22 +164,31 @@ static void check_mtu(struct doctor *d, const struct rdma_port *p, const char *n
 			   >= 580 ? 512 : 256);
 }
 
-static void check_retries(struct doctor *d, const struct rdma_port *p)
+/* Adds up those of the port's counters that there are; false: none. */
+static bool add_counters(struct doctor *d, const struct rdma_port *p, const char *const *names,
+			 int64_t *sum)
 {
-	static const char *const names[] = { "local_ack_timeout_err", "out_of_sequence",
-		"packet_seq_err",
-					     "rnr_nak_retry_err", "retry_exceeded_err",
-					     "completer_retry_err" };
-	int64_t sum = 0, value;
 	bool known = false;
+	int64_t value;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (; *names; names++) {
 		if (doctor_read_i64(d, &value, IB "/%s/ports/%s/hw_counters/%s", p->device, p->port,
-				    names[i]) != 0)
+				    *names) != 0)
 			continue;
 		known = true;
-		sum += value;
+		*sum += value;
 	}
+	return known;
+}
+
+static void check_retries(struct doctor *d, const struct rdma_port *p)
+{
+	/* beside what was sent again: what others had to, and queue pairs that gave up */
+	static const char *const lost[] = { "out_of_sequence", "retry_exceeded_err", NULL };
+	int64_t sum = 0;
+	bool known = add_counters(d, p, verbs_retry_counters, &sum);
+
+	known |= add_counters(d, p, lost, &sum);
 	if (!known)
 		doctor_say(d, "rdma.retries", DOCTOR_NA, "", "%s port %s counts no retries",
 			   p->device, p->port);

@@ -9,12 +9,13 @@
  * last checkpoint.
  *
  * Threads: node_open, node_start_primary, node_start_mirror, node_stop and node_close from the main
- * thread. "kv-ckpt" makes checkpoints and, once a second, asks the log's medium for write errors
- * and the region pool for what an RDMA device refused. Errors: one sentence in why, for the one who
- * started it.
+ * thread. "kv-ckpt" makes checkpoints and, once a second, asks the log's medium for write errors,
+ * the region pool for what an RDMA device refused, and the system for RDMA devices that are new.
+ * Errors: one sentence in why, for the one who started it.
  */
 #include "common/thread.h"
 #include "fs/node/node_metrics.h"
+#include "fs/node/node_rdma.h"
 #include "fs/node/options.h"
 #include "fs/store/image.h"
 #include "fs/store/store.h"
@@ -60,6 +61,7 @@ struct node {
 	struct metrics *metrics;     /* what everything here counts in */
 	struct node_metrics *figures;
 	struct tuner_metrics tuner;
+	struct node_rdma rdma;
 	struct node_tuner *tuning;   /* node_tuner.h; NULL: no mirrors, or not started */
 	const char *metrics_address; /* HOST:PORT of the endpoint; NULL: off */
 	_Atomic uint64_t epoch; /* TERM.START (log/epoch.h); primary: constant; mirror: of the last

@@ -202,6 +202,7 @@ static void *node_ckpt_main(void *arg)
 			pthread_mutex_unlock(&n->lock);
 			node_check_medium(n);
 			node_memory_attend(n);
+			node_rdma_attend(n);
 			pthread_mutex_lock(&n->lock);
 		}
 	}

@@ -185,6 +185,7 @@ static void collect_link(struct node *n, unsigned i, const struct link_stats *s)
 		[NL_LANES_REPLACED] = s->lanes_replaced,
 		[NL_LANES_ACTIVE] = s->lanes_active,
 		[NL_LANES_DRAINING] = s->lanes_draining,
+		[NL_MTU] = s->mtu_bytes,
 		[NL_RTT] = s->rtt_ns,
 		[NL_HELD_FROM] = s->held_from_lsn,
 		[NL_PACE] = s->pace_bytes,
@@ -232,6 +233,7 @@ static void collect_mirror(struct node *n)
 	nm_set(n, NM_REPLICA_RESYNC_PLANNED, s.resync_total_bytes);
 	nm_set(n, NM_REPLICA_RESYNC_INSTALLED, s.resync_installed_bytes);
 	nm_set(n, NM_REPLICA_LANES, s.lanes);
+	nm_set(n, NM_REPLICA_MTU, s.mtu_bytes);
 	nm_set(n, NM_FAILED, s.failed || n->failed);
 }
 
@@ -244,6 +246,7 @@ static void node_collect(void *ctx)
 	collect_log(n);
 	collect_ckpt(n);
 	collect_memory(n);
+	node_rdma_collect(n);
 	nm_set(n, NM_EPOCH, epoch_term(n->epoch));
 	nm_set(n, NM_EPOCH_START, epoch_start(n->epoch));
 	nm_set(n, NM_RECOVERY_REPLAYED, n->recovered.replayed);
@@ -318,6 +321,7 @@ int node_metrics_open(struct node *n)
 		tuner_metrics_setting(&n->tuner, TUNER_METRICS_POLL_US, n->opt->poll_us);
 	tuner_metrics_setting(&n->tuner, TUNER_METRICS_BATCH, PRIMARY_BATCH_MAX);
 	tuner_metrics_setting(&n->tuner, TUNER_METRICS_RESERVE_BYTES, n->opt->mr_cache_bytes);
+	node_rdma_attend(n);
 	nm_set(n, NM_STARTED, clock_real_ns() / NSEC_PER_SEC);
 	return metrics_add_collector(n->metrics, node_collect, n);
 }

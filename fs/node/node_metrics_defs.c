@@ -124,6 +124,8 @@ const struct node_metric_def node_metric_defs[NM_COUNT] = {
 	GAUGE(NM_REPLICA_RESYNC_INSTALLED, M, "kvfs_replica_resync_installed_bytes",
 		"Installed of a resync."),
 	GAUGE(NM_REPLICA_LANES, M, "kvfs_replica_lanes", "Lanes of the primary's session."),
+	GAUGE(NM_REPLICA_MTU, M, "kvfs_replica_mtu_bytes",
+		"Largest packet on the way to the primary, as kvfs_mirror_mtu_bytes there."),
 	GAUGE(NM_RECOVERY_REPLAYED, B, "kvfs_recovery_replayed_records",
 		"Records replayed at the start."),
 	GAUGE_NS(NM_RECOVERY_LOAD, B, "kvfs_recovery_load_seconds",
@@ -163,6 +165,9 @@ const struct metrics_def node_link_metric_defs[NL_COUNT] = {
 	LINK_COUNTER(NL_LANES_DOWN, "kvfs_mirror_lanes_down_total", "Lanes that failed."),
 	LINK_COUNTER(NL_LANES_REPLACED, "kvfs_mirror_lanes_replaced_total",
 		"Of those, lanes made anew within their session."),
+	LINK_GAUGE(NL_MTU, "kvfs_mirror_mtu_bytes",
+		"Largest packet on the way to it: over verbs its payload, over tcp the IP packet; "
+		"0: no session, or not known, as over shm."),
 	LINK_GAUGE_NS(NL_RTT, "kvfs_mirror_round_trip_seconds",
 		"Round trip of the last heartbeat."),
 	LINK_GAUGE(NL_HELD_FROM, "kvfs_mirror_held_from_lsn",

@@ -274,6 +274,13 @@ static void node_mirror_failed(void *ctx, const char *why)
 	diag_error("%s: the mirror has stopped: %s", n->vol->path, why);
 }
 
+static void node_mirror_warn(void *ctx, const char *text)
+{
+	struct node *n = ctx;
+
+	diag_warn("%s: the primary's connection: %s", n->vol->path, text);
+}
+
 const struct mirror_ops node_mirror_ops = {
 	.apply = node_mirror_apply,
 	.applied = node_mirror_applied,
@@ -285,6 +292,7 @@ const struct mirror_ops node_mirror_ops = {
 	.promise_epoch = node_promise_epoch,
 	.note_state = node_note_state,
 	.failed = node_mirror_failed,
+	.warn = node_mirror_warn,
 };
 
 int node_start_mirror(struct node *n, char why[NODE_WHY_BYTES])

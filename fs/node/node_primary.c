@@ -72,6 +72,13 @@ static int node_start_commit(struct node *n)
 	return 0;
 }
 
+static void node_link_warn(void *ctx, const char *addr, const char *text)
+{
+	struct node *n = ctx;
+
+	diag_warn("%s: mirror %s: %s", n->vol->path, addr, text);
+}
+
 static int node_start_links(struct node *n)
 {
 	struct primary_config cfg = {
@@ -80,8 +87,6 @@ static int node_start_links(struct node *n)
 		.life = n->vol->super.promised_life,
 		.epochs = &n->vol->super.epochs,
 		.arena_bytes = n->arena_bytes,
-		.lanes = n->opt->lanes,
-		.lanes_open = node_tuner_lanes_open(n),
 		.poll_us = n->opt->poll_us,
 		.ack_timeout = n->opt->ack_timeout,
 		.rdma_device = n->opt->rdma_device,
@@ -93,9 +98,11 @@ static int node_start_links(struct node *n)
 		.transport = n->media ? n->media->transport : NULL,
 		.checkpoint = node_resync_ckpt,
 		.note_sync = node_note_sync,
+		.warn = node_link_warn,
 		.ctx = n,
 	};
 
+	node_tuner_lanes(n, &cfg);
 	memcpy(cfg.uuid, n->vol->super.uuid, sizeof(cfg.uuid));
 	memcpy(cfg.key, n->vol->key, sizeof(cfg.key));
 	return primary_create(n->commit, n->log, n->ckpt, &cfg, &n->primary);

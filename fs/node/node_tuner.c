@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODE_TUNER_LANES_LEAST 4U
 /* A reserve takes no more than this share of the arena, unless the options say so. */
 #define NODE_TUNER_RESERVE_SHARE 4
 /* A reserve that was refused is not raised for so long. What we give back then makes room for
@@ -27,17 +26,30 @@ static const struct tuner_policy_ops *const policies[] = {
 	&tuner_policy_xgboost, &tuner_policy_bandit, &tuner_policy_qlearning, &tuner_policy_static,
 };
 
+void node_tuner_lanes(const struct node *n, struct primary_config *cfg)
+{
+	cfg->lanes = n->opt->lanes;
+	cfg->lanes_open = n->opt->lanes_open;
+	cfg->lanes_default = n->opt->lanes_default;
+	cfg->lanes_ahead = n->opt->tuner == OPTIONS_ON;
+}
+
 unsigned node_tuner_lanes_open(const struct node *n)
 {
-	unsigned lanes = 2 * n->opt->lanes;
+	struct primary_config cfg = { .lanes_open = 0 };
+	unsigned most = n->opt->lanes, lanes;
 
-	if (n->opt->lanes_open)
-		return n->opt->lanes_open;
-	if (n->opt->tuner == OPTIONS_OFF)
-		return n->opt->lanes;
-	if (lanes < NODE_TUNER_LANES_LEAST)
-		lanes = NODE_TUNER_LANES_LEAST;
-	return lanes < TRANSPORT_LANES_MAX ? lanes : TRANSPORT_LANES_MAX;
+	node_tuner_lanes(n, &cfg);
+	for (unsigned i = 0; i < n->opt->mirrors.count; i++) {
+		enum addr_kind kind = n->opt->mirrors.list[i].kind;
+
+		/* without a prefix it may come to that, once there is a device */
+		lanes = primary_lanes_open(&cfg, transport_for(kind == ADDR_AUTO ? ADDR_VERBS
+										 : kind));
+		if (lanes > most)
+			most = lanes;
+	}
+	return most;
 }
 
 static uint32_t reserve_mib(uint64_t bytes)

@@ -49,7 +49,9 @@ void node_tuner_stop(struct node *n);
 /* The loop, for tuner_loop_freeze, _set, _explain and _record; NULL: not started. */
 struct tuner_loop *node_tuner_loop(const struct node *n);
 
-/* Lanes to open to each mirror: more than are used, where the tuner may want them. */
+/* The lanes of a configuration: more are opened than used, where the tuner may want them. */
+void node_tuner_lanes(const struct node *n, struct primary_config *cfg);
+/* So many are opened to a mirror, at most. */
 unsigned node_tuner_lanes_open(const struct node *n);
 /* Of the mount's options: what it runs with untuned. */
 struct tuner_settings node_tuner_static(const struct node *n);

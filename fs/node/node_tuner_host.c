@@ -67,7 +67,6 @@ static void take_load(struct node_tuner *t, struct tuner_snapshot *snap)
 {
 	struct node *n = t->node;
 	uint64_t committed = commit_point(n->commit), last = oplog_last_lsn(n->log);
-	uint64_t retries = 0;
 
 	take_histogram(snap, TUNER_RTT_NS, t->series.wire);
 	take_histogram(snap, TUNER_APPEND_NS, t->series.append);
@@ -76,10 +75,17 @@ static void take_load(struct node_tuner *t, struct tuner_snapshot *snap)
 	know(snap, TUNER_OPS, committed);
 	if (t->series.record_bytes)
 		know(snap, TUNER_BYTES, snap->hist_sum[TUNER_RECORD]);
+	snap->gauge[TUNER_QUEUE_DEPTH] = last > committed ? (double)(last - committed) : 0;
+	snap->queue_known = true;
+}
+
+static uint64_t link_retries(const struct node_tuner *t)
+{
+	uint64_t retries = 0;
+
 	for (unsigned i = 0; i < t->series.retries_count; i++)
 		retries += metric_value(t->series.retries[i]);
-	know(snap, TUNER_RETRIES, retries);
-	snap->gauge[TUNER_QUEUE_DEPTH] = last > committed ? (double)(last - committed) : 0;
+	return retries;
 }
 
 static void take_memory(struct node *n, struct tuner_snapshot *snap)
@@ -174,6 +180,8 @@ static void host_snapshot(void *ctx, struct tuner_snapshot *ret_snapshot)
 			     (uint64_t)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) * NSEC_PER_USEC);
 	take_mirrors(links, count, ret_snapshot);
 	node_tuner_machine_read(&t->machine, ret_snapshot);
+	node_tuner_retries_read(&t->traffic, &t->machine, links, count, link_retries(t),
+				ret_snapshot);
 	node_tuner_traffic_read(&t->traffic, &t->machine, links, count,
 				ret_snapshot->hist_sum[TUNER_RECORD],
 				t->series.read_bytes ? metric_value(t->series.read_bytes) : 0,

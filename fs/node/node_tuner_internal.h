@@ -26,6 +26,7 @@ struct node_tuner_series {
 struct node_tuner_machine {
 	const char *root;            /* "" or, in tests, a tree of files that stands for / */
 	char port[160];              /* sysfs directory of the RDMA device's port; "": none */
+	struct verbs_port rdma;      /* the same port, by name */
 	double link_bytes, pcie_bytes; /* a second; 0: unknown */
 	double memory_bytes; /* a second, that one processor writes past its caches; 0: not
 				measured yet */
@@ -44,6 +45,8 @@ struct node_tuner_traffic {
 	uint64_t memory, sent, nic_sent;
 	struct node_tuner_nic nics[OPTIONS_MIRRORS_MAX];
 	unsigned nic_count;
+	bool any_retries;        /* the last value is known */
+	uint64_t retries_last, retries;
 };
 
 struct node_tuner {
@@ -79,6 +82,14 @@ void node_tuner_machine_measure(struct node_tuner_machine *m);
  * say). False: no such counter. */
 bool node_tuner_machine_nic(const struct node_tuner_machine *m, const char *name,
 			    uint64_t *ret_sent, double *ret_bytes_per_s);
+
+/* What the RDMA device's port has sent again, all programs. False: nobody counts it. */
+bool node_tuner_machine_retries(const struct node_tuner_machine *m, uint64_t *ret_retries);
+/* Adds retries to a snapshot: those of the links, and where a live one goes over RDMA its device's.
+ * Nobody counts these: all that is known is too little, and it is left out. */
+void node_tuner_retries_read(struct node_tuner_traffic *t, const struct node_tuner_machine *m,
+			     const struct link_stats *links, unsigned count, uint64_t of_links,
+			     struct tuner_snapshot *snap);
 
 /* Adds what moved to a snapshot that machine_read has filled: memory, always an estimate; and where
  * no live link goes over RDMA the links' load, from their interfaces in place of the RDMA

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the machine counts for the tuner: CPU time of all programs; of the RDMA device bytes sent,
- * link rate and PCIe width; of network interfaces bytes and speed. What memory takes is measured,
- * nobody counts it. What is not there stays unknown. Files of /proc and /sys, opened
+ * retries, link rate and PCIe width; of network interfaces bytes and speed. What memory takes is
+ * measured, nobody counts it. What is not there stays unknown. Files of /proc and /sys, opened
  * anew each time: none waits. kv-tuner.
  */
 #include "fs/node/node_tuner_internal.h"
@@ -19,8 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IB_DIR "/sys/class/infiniband"
-#define NET_DIR "/sys/class/net"
+#define CLASS_DIR "/sys/class"
+#define IB_DIR CLASS_DIR "/infiniband"
+#define NET_DIR CLASS_DIR "/net"
 #define MEASURE_FROM_BYTES (256U << 10) /* stays in the caches */
 #define MEASURE_TO_BYTES (16U << 20)
 #define MEASURE_ROUNDS 4
@@ -87,6 +88,8 @@ void node_tuner_machine_open(struct node_tuner_machine *m, const char *root, con
 	} else if (!only_device(root, name, sizeof(name))) {
 		return;
 	}
+	memcpy(m->rdma.device, name, sizeof(m->rdma.device));
+	m->rdma.port = port;
 	snprintf(dir, sizeof(dir), IB_DIR "/%s", name);
 	snprintf(m->port, sizeof(m->port), "%s/ports/%u", dir, port);
 	m->link_bytes = read_number(root, m->port, "rate") * 1e9 / 8; /* "100 Gb/sec (4X EDR)" */
@@ -154,6 +157,14 @@ void node_tuner_machine_read(const struct node_tuner_machine *m, struct tuner_sn
 		snap->counter[TUNER_LINK_BYTES] = words * IB_DATA_UNIT;
 		snap->have |= 1U << TUNER_LINK_BYTES;
 	}
+}
+
+bool node_tuner_machine_retries(const struct node_tuner_machine *m, uint64_t *ret_retries)
+{
+	char dir[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s" CLASS_DIR, m->root);
+	return m->port[0] && verbs_port_retries(dir, &m->rdma, ret_retries);
 }
 
 bool node_tuner_machine_nic(const struct node_tuner_machine *m, const char *name,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bytes moved, for the tuner: what its own records cost of memory bandwidth, and what their links
- * carry. An estimate is marked as one in the snapshot. kv-tuner.
+ * carry and send again. An estimate is marked as one in the snapshot. kv-tuner.
  */
 #include "fs/node/node_tuner_internal.h"
 
@@ -111,15 +111,37 @@ static void count_links(struct node_tuner_traffic *t, const struct node_tuner_ma
 	snap->gauge[TUNER_LINK_CAPACITY] = known ? capacity : 0;
 }
 
+static bool any_over_rdma(const struct link_stats *links, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (links[i].state == LINK_LIVE && over(&links[i], "verbs"))
+			return true;
+	return false;
+}
+
+void node_tuner_retries_read(struct node_tuner_traffic *t, const struct node_tuner_machine *m,
+			     const struct link_stats *links, unsigned count, uint64_t of_links,
+			     struct tuner_snapshot *snap)
+{
+	uint64_t now;
+
+	if (any_over_rdma(links, count)) {
+		if (!node_tuner_machine_retries(m, &now)) {
+			t->any_retries = false;
+			return;
+		}
+		t->retries += grown(&t->retries_last, now, t->any_retries);
+		t->any_retries = true;
+	}
+	snap->counter[TUNER_RETRIES] = of_links + t->retries;
+	snap->have |= 1U << TUNER_RETRIES;
+}
+
 void node_tuner_traffic_read(struct node_tuner_traffic *t, const struct node_tuner_machine *m,
 			     const struct link_stats *links, unsigned count, uint64_t records,
 			     uint64_t reads, struct tuner_snapshot *snap)
 {
-	bool rdma = false;
-
 	count_memory(t, m, links, count, records, reads, snap);
-	for (unsigned i = 0; i < count; i++)
-		rdma |= links[i].state == LINK_LIVE && over(&links[i], "verbs");
-	if (!rdma)
+	if (!any_over_rdma(links, count))
 		count_links(t, m, links, count, snap);
 }

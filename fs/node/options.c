@@ -3,6 +3,7 @@
 #include "fs/node/options.h"
 
 #include "replication/transport/transport.h"
+#include "replication/transport/transport_verbs.h"
 
 #include <errno.h>
 #include <string.h>
@@ -137,26 +138,41 @@ static void option_fix_addrs(const struct options *o, struct options_addrs *addr
 	}
 }
 
-/* One figure for all mirrors: the least of what their transports want. */
-static unsigned option_default_poll_us(const struct options *o)
+/* What a mirror will be reached by, as far as it is known before anybody asked it. */
+static const struct transport_ops *option_transport(const struct options *o, const struct addr *a)
 {
-	unsigned least = TRANSPORT_POLL_US_DEFAULT;
+	char text[VERBS_TEXT_BYTES];
 
-	for (unsigned i = 0; i < o->mirrors.count; i++) {
-		const struct transport_ops *ops = transport_for(o->mirrors.list[i].kind);
+	if (a->kind == ADDR_AUTO && verbs_available(o->rdma_device, text, sizeof(text)) == 0)
+		return &transport_verbs_ops;
+	return transport_for(a->kind);
+}
 
-		if (ops && ops->poll_us < least)
-			least = ops->poll_us;
+/* One figure for all mirrors: the least of what their transports want; without any, tcp's. */
+static void option_default_knobs(struct options *o)
+{
+	unsigned poll_us = TRANSPORT_POLL_US_DEFAULT, lanes = TRANSPORT_LANES_MAX;
+
+	for (unsigned i = 0; i < o->mirrors.count || i == 0; i++) {
+		const struct transport_ops *ops = o->mirrors.count ?
+			option_transport(o, &o->mirrors.list[i]) : &transport_tcp_ops;
+
+		poll_us = ops->poll_us < poll_us ? ops->poll_us : poll_us;
+		lanes = ops->lanes_used < lanes ? ops->lanes_used : lanes;
 	}
-	return least == TRANSPORT_POLL_US_DEFAULT ? 0 : least;
+	if (o->poll_us == TRANSPORT_POLL_US_DEFAULT)
+		o->poll_us = poll_us;
+	o->lanes_default = o->lanes == 0;
+	if (o->lanes_default)
+		o->lanes = o->lanes_open && o->lanes_open < lanes ? o->lanes_open : lanes;
 }
 
 int options_finish(struct options *o, char why[OPTIONS_WHY_BYTES])
 {
 	option_fix_addrs(o, &o->mirrors);
 	option_fix_addrs(o, &o->listen);
-	if (o->role == OPTIONS_MOUNT && o->poll_us == TRANSPORT_POLL_US_DEFAULT)
-		o->poll_us = option_default_poll_us(o);
+	if (o->role == OPTIONS_MOUNT)
+		option_default_knobs(o);
 	if (o->lanes_open && o->lanes_open < o->lanes) {
 		snprintf(why, OPTIONS_WHY_BYTES, "lanes_open=%u is fewer than lanes=%u",
 			 o->lanes_open, o->lanes);

@@ -56,7 +56,8 @@ struct options {
 	unsigned transport;         /* enum addr_kind, for addresses without a prefix */
 	unsigned min_mirrors;       /* OPTIONS_MAJORITY: what makes a majority of the nodes */
 	unsigned timeout_s, connect_s;
-	unsigned lanes, poll_us;
+	unsigned lanes, poll_us;    /* lanes: 0 until options_finish says how many are usual */
+	bool lanes_default;         /* mount: it did */
 	unsigned lanes_open;        /* mount; 0: what the tuner may want (node_tuner.h) */
 	unsigned uring;             /* enum options_uring */
 	unsigned early_truncate;    /* mount; enum options_switch */

@@ -45,12 +45,13 @@ static const struct option_def option_table[] = {
 	{ "connect_timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(connect_s), 1, 3600, NULL, "SEC",
 	  "longest wait of the mount for min_mirrors (default: 10)" },
 	{ "lanes", KIND_UINT, OPTIONS_MOUNT, FIELD(lanes), 1, 40, NULL, "N",
-	  "connections used to each mirror; the tuner opens more ahead (default: 2)" },
+	  "connections used to each mirror; the tuner opens more ahead "
+	  "(default: verbs 20, shm and tcp 2)" },
 	{ "lanes", KIND_UINT, OPTIONS_MIRROR, FIELD(lanes), 1, 40, NULL, "N",
 	  "most connections that a primary may open (default: 40)" },
 	{ "lanes_open", KIND_UINT, OPTIONS_MOUNT, FIELD(lanes_open), 1, 40, NULL, "N",
-	  "connections opened to each mirror, for the tuner to choose from (default: twice lanes "
-	  "with tuner=on, at least 4)" },
+	  "connections opened to each mirror, for the tuner to choose from "
+	  "(default: verbs 40, shm and tcp twice lanes, at least 4)" },
 	{ "poll_us", KIND_UINT, BOTH, FIELD(poll_us), 0, 1000000, NULL, "N",
 	  "most microseconds to spin for an event before sleeping, while it pays "
 	  "(default: shm 200, verbs 50, tcp 0)" },
@@ -110,7 +111,7 @@ void options_init(struct options *o, enum options_role role)
 	o->timeout_s = 30;
 	o->early_truncate = OPTIONS_OFF;
 	o->connect_s = 10;
-	o->lanes = role == OPTIONS_MIRROR ? 40 : 2;
+	o->lanes = role == OPTIONS_MIRROR ? 40 : 0;
 	o->poll_us = TRANSPORT_POLL_US_DEFAULT;
 	o->ack_timeout = 14;
 	o->mr_cache_bytes = 64 << 20;

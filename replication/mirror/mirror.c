@@ -262,6 +262,8 @@ void mirror_stats(struct mirror *m, struct mirror_stats *ret_stats)
 	s.epoch = m->session_epoch;
 	memcpy(s.primary, m->primary, sizeof(s.primary));
 	memcpy(s.transport, m->transport, sizeof(s.transport));
+	s.mtu_bytes = m->mtu_bytes;
+	memcpy(s.mtu_note, m->mtu_note, sizeof(s.mtu_note));
 	memcpy(s.last_error, m->last_error, sizeof(s.last_error));
 	pthread_mutex_unlock(&m->lock);
 	*ret_stats = s;

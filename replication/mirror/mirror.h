@@ -67,6 +67,9 @@ struct mirror_ops {
 	/* The mirror has stopped for good; why is a sentence for people. At most once, in
 	 * kv-mirror. May be NULL. */
 	void (*failed)(void *ctx, const char *why);
+	/* Something about the primary's connection that people ought to see to; kv-mirror. May be
+	 * NULL. */
+	void (*warn)(void *ctx, const char *text);
 };
 
 struct mirror_config {
@@ -104,6 +107,8 @@ struct mirror_stats {
 	uint64_t resync_done_bytes, resync_total_bytes; /* received of the last resync */
 	uint64_t resync_installed_bytes;                /* of the same total */
 	unsigned lanes;
+	unsigned mtu_bytes;         /* of the way; 0: unknown, or there is no session */
+	char mtu_note[256];         /* over RDMA both ends' MTUs differ; "": they do not */
 	uint16_t listen_port;       /* of the first tcp address, for port 0 */
 };
 void mirror_stats(struct mirror *m, struct mirror_stats *ret_stats);

@@ -13,6 +13,7 @@
  * mirror_apply.c    run → log → store
  * mirror_replace.c  lanes that died are made anew
  * mirror_load.c     what the primary is told of our load
+ * mirror_mtu.c      packets' size on the way
  *
  * lock guards what the two threads share; it is a leaf and never held over a call out. All else is
  * kv-mirror's.
@@ -120,6 +121,8 @@ struct mirror {
 	struct mirror_promise promised;  /* lock; written by kv-mirror, which reads it without */
 	struct mirror_promise warned;    /* lock: the refused caller that was last spoken of */
 	char primary[300], transport[8], last_error[MIRROR_ERROR_BYTES]; /* lock */
+	unsigned mtu_bytes;              /* lock; of the session's way; 0: unknown */
+	char mtu_note[TRANSPORT_MTU_NOTE_BYTES]; /* lock; written by kv-mirror */
 
 	/* kv-mirror's own from here on. */
 	const struct transport_ops *tops;
@@ -254,5 +257,8 @@ void mirror_load_tell(struct mirror *m, uint64_t now_ns);
 
 /* resync_recv.c: all frames after RESYNC_BEGIN. */
 int resync_receive(struct mirror *m, int fd, const void *begin, size_t len);
+
+/* mirror_mtu.c: lanes are open. Warns where the ends differ. */
+void mirror_mtu_note(struct mirror *m);
 
 #endif

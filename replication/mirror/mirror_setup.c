@@ -198,6 +198,7 @@ static int mirror_open_lanes(struct mirror *m, int fd)
 	snprintf(m->transport, sizeof(m->transport), "%s", m->tops->name);
 	pthread_mutex_unlock(&m->lock);
 	atomic_store_explicit(&m->lanes, m->tops->lanes(m->ep), memory_order_relaxed);
+	mirror_mtu_note(m);
 	return 0;
 }
 
@@ -221,6 +222,7 @@ void mirror_close_lanes(struct mirror *m)
 	pthread_mutex_lock(&m->lock);
 	m->wake_ep = NULL;
 	m->transport[0] = '\0';
+	m->mtu_bytes = 0;
 	pthread_mutex_unlock(&m->lock);
 	m->tops->close(m->ep);
 	m->ep = NULL;

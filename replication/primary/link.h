@@ -148,6 +148,7 @@ struct link {
 	char transport[8];
 	char interface[LINK_INTERFACE_BYTES];
 	char transport_note[256];
+	char mtu_note[TRANSPORT_MTU_NOTE_BYTES]; /* of the last session whose ends told theirs */
 	struct transport_ep *wake_ep; /* the same as ep while waking it is safe */
 	int setup_fd;           /* the control connection of a set-up under way, which ends with
 				   it; -1: none */
@@ -203,6 +204,7 @@ struct link {
 	_Atomic uint64_t sent_bytes, sent_records, from_log_records, reconnects;
 	_Atomic uint64_t resync_done, resync_total, resync_rate, resync_installed, rtt_ns;
 	_Atomic unsigned lanes, lanes_down, lanes_replaced;
+	_Atomic unsigned mtu_bytes; /* of the session's way; 0: unknown */
 	/* the last record posted on it; written under send_lock */
 	_Atomic uint64_t lane_lsn[TRANSPORT_LANES_MAX];
 
@@ -334,6 +336,8 @@ enum repl_transport link_transport_number(const struct link *l);
 /* Lanes could not be opened, or carry nothing, or the mirror does not offer it: what to return
  * instead of err. */
 int link_transport_failed(struct link *l, int err);
+/* Goes without the verbs that have failed, for a while. */
+bool link_transport_fell_back(const struct link *l);
 /* For opening the lanes. For a try that nobody needs no longer than writers can wait for it. */
 uint64_t link_transport_setup_ns(const struct link *l);
 void link_transport_connected(struct link *l); /* the lanes are open */
@@ -341,6 +345,8 @@ void link_transport_connected(struct link *l); /* the lanes are open */
 void link_transport_ended(struct link *l);
 /* RDMA may be had again by a link that goes without: asked now and then. */
 bool link_transport_better(struct link *l, uint64_t now_ns);
+/* Asks the transport for the MTU; warns, once, where the ends differ. */
+void link_transport_mtu(struct link *l);
 
 /* resync_send.c: whether the mirror needs one, and the transfer. */
 bool resync_needed(struct link *l);

@@ -254,6 +254,7 @@ static int session_tick(struct link *l, uint64_t now)
 	if (now - l->last_beat_ns >= LINK_HEARTBEAT_NS) {
 		l->last_beat_ns = now;
 		session_count_retries(l);
+		link_transport_mtu(l); /* tcp finds a smaller one while it sends */
 		if (link_send_notice(l, TRANSPORT_IMM_HEARTBEAT))
 			l->beats_sent++;
 	}

@@ -51,7 +51,7 @@ static int setup_handshake(struct link *l, int fd)
 		.last_lsn = oplog_last_lsn(l->primary->log),
 		.node_id = cfg->node_id,
 		.timeout_ms = (uint32_t)(cfg->timeout_ns / NSEC_PER_MSEC) + 1,
-		.lanes = cfg->lanes_open,
+		.lanes = (uint16_t)primary_lanes_open(cfg, l->tops),
 		.transport = link_transport_number(l),
 		.protocol = commit_protocol_of(l->primary->commit),
 		.link = l->primary->instance << 8 | (l->index & 0xFF),
@@ -84,7 +84,7 @@ static int setup_send_epochs(struct link *l, int fd)
 /* How many lanes to ask for. */
 static unsigned setup_lanes(const struct link *l)
 {
-	unsigned lanes = l->primary->cfg.lanes_open;
+	unsigned lanes = primary_lanes_open(&l->primary->cfg, l->tops);
 
 	if (l->welcome.lanes < lanes)
 		lanes = l->welcome.lanes;
@@ -113,7 +113,8 @@ static bool setup_want_fewer(struct link *l, unsigned asked, int err)
 	l->lanes_failed = 0;
 	l->lanes_limit = asked > wanted && fewer < wanted ? wanted : fewer;
 	l->lanes_limit_until_ns = clock_mono_ns() + SETUP_LANES_LIMIT_NS;
-	return setup_is_shortage(err);
+	/* not when all of a try's time went by: writers wait for it */
+	return setup_is_shortage(err) && !(err == -EAGAIN && l->verbs_trial);
 }
 
 /* Set-up waits for the peer on the control connection, which ends when we are to stop. */
@@ -158,7 +159,8 @@ static int setup_connect(struct link *l, int fd)
 		return setup_want_fewer(l, params.lanes, err) ? -EAGAIN :
 								  link_transport_failed(l, err);
 	}
-	l->lanes_failed = 0;
+	if (!link_transport_fell_back(l)) /* else it says nothing of what failed */
+		l->lanes_failed = 0;
 	if (l->tops->remote_window_bytes(l->ep) < SETUP_RING_BYTES_MIN) {
 		l->tops->close(l->ep);
 		l->ep = NULL;
@@ -175,6 +177,7 @@ static int setup_connect(struct link *l, int fd)
 	pthread_mutex_unlock(&l->primary->lock);
 	atomic_store_explicit(&l->lanes, l->tops->lanes(l->ep), memory_order_relaxed);
 	link_transport_connected(l);
+	link_transport_mtu(l);
 	return 0;
 }
 
@@ -188,6 +191,7 @@ void link_disconnect(struct link *l)
 	l->ep = NULL;
 	link_keep_end(l);
 	atomic_store_explicit(&l->lanes, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->mtu_bytes, 0, memory_order_relaxed);
 }
 
 int link_setup(struct link *l, int fd)

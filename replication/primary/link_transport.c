@@ -65,9 +65,14 @@ enum repl_transport link_transport_number(const struct link *l)
 							     : dial_transport(&l->addr);
 }
 
+bool link_transport_fell_back(const struct link *l)
+{
+	return l->verbs_wait_ns && l->tops != &transport_verbs_ops;
+}
+
 uint64_t link_transport_setup_ns(const struct link *l)
 {
-	uint64_t setup = transport_setup_ns(l->primary->cfg.lanes_open);
+	uint64_t setup = transport_setup_ns(primary_lanes_open(&l->primary->cfg, l->tops));
 	uint64_t half = l->primary->cfg.timeout_ns / 2;
 
 	return l->verbs_trial && half < setup ? half : setup;
@@ -126,4 +131,25 @@ bool link_transport_better(struct link *l, uint64_t now_ns)
 	l->verbs_looked_ns = now_ns;
 	l->verbs_trial = verbs_available(l->primary->cfg.rdma_device, text, sizeof(text)) == 0;
 	return l->verbs_trial;
+}
+
+void link_transport_mtu(struct link *l)
+{
+	const struct primary_config *cfg = &l->primary->cfg;
+	struct transport_mtu mtu = { 0 };
+	char text[TRANSPORT_MTU_NOTE_BYTES], addr[sizeof(l->addr.host) + 16];
+
+	if (l->tops->mtu)
+		l->tops->mtu(l->ep, &mtu);
+	atomic_store_explicit(&l->mtu_bytes, mtu.path, memory_order_relaxed);
+	transport_mtu_note(&mtu, text, sizeof(text));
+	/* the link alone writes it, and may read it without the lock */
+	if (!transport_mtu_known(&mtu) || strcmp(text, l->mtu_note) == 0)
+		return;
+	pthread_mutex_lock(&l->primary->lock);
+	memcpy(l->mtu_note, text, sizeof(text));
+	pthread_mutex_unlock(&l->primary->lock);
+	addr_format(&l->addr, addr, sizeof(addr));
+	if (text[0] && cfg->warn)
+		cfg->warn(cfg->ctx, addr, text);
 }

@@ -61,8 +61,6 @@ int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt,
 	p->cfg = *cfg;
 	p->epochs = *cfg->epochs;
 	p->cfg.epochs = &p->epochs;
-	if (p->cfg.lanes_open < p->cfg.lanes)
-		p->cfg.lanes_open = p->cfg.lanes;
 	primary_init_knobs(p);
 	p->instance = randombytes_uniform(1U << 24);
 	pthread_mutex_init(&p->lock, NULL);
@@ -210,6 +208,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 		.resync_rate_bytes = atomic_load_explicit(&l->resync_rate, memory_order_relaxed),
 		.resync_installed_bytes =
 			atomic_load_explicit(&l->resync_installed, memory_order_relaxed),
+		.mtu_bytes = atomic_load_explicit(&l->mtu_bytes, memory_order_relaxed),
 		.lanes = lanes,
 		.lanes_down = atomic_load_explicit(&l->lanes_down, memory_order_relaxed),
 		.lanes_replaced = atomic_load_explicit(&l->lanes_replaced, memory_order_relaxed),
@@ -226,6 +225,7 @@ static void primary_link_stats_locked(const struct link *l, struct link_stats *s
 	memcpy(s->transport, l->transport, sizeof(s->transport));
 	memcpy(s->interface, l->interface, sizeof(s->interface));
 	memcpy(s->transport_note, l->transport_note, sizeof(s->transport_note));
+	memcpy(s->mtu_note, l->mtu_note, sizeof(s->mtu_note));
 	memcpy(s->last_error, l->last_error, sizeof(s->last_error));
 	memcpy(s->ended_why, l->ended_why, sizeof(s->ended_why));
 	s->ended_ns = l->ended_ns;

@@ -33,7 +33,10 @@ struct primary_config {
 	const struct epochs *epochs; /* the history of the log, this epoch the last of it; copied */
 	uint64_t arena_bytes;        /* a mirror with a smaller arena is refused */
 	unsigned lanes, poll_us;
-	unsigned lanes_open;         /* opened ahead, parked beyond lanes; 0: as many as lanes */
+	/* opened, those beyond lanes parked; 0: see primary_lanes_open */
+	unsigned lanes_open;
+	bool lanes_ahead;            /* then some more than lanes, to choose from */
+	bool lanes_default;          /* nobody asked for so many lanes */
 	unsigned ack_timeout;        /* verbs: see transport_params */
 	const char *rdma_device;     /* verbs: see transport_params; valid until primary_destroy */
 	struct region_pool *memory;  /* where values lie, or NULL; outlives the primary */
@@ -49,8 +52,17 @@ struct primary_config {
 	 * the first acknowledgement without it. Links' threads, one after the other or not. After
 	 * an error of the latter no write is acknowledged any more. May be NULL. */
 	int (*note_sync)(void *ctx, uint32_t node_id, bool in);
+	/* Something about a mirror that people ought to see to. Its link's thread. May be NULL. */
+	void (*warn)(void *ctx, const char *addr, const char *text);
 	void *ctx;
 };
+
+/*
+ * How many lanes a link opens over a transport: what somebody asked for, else lanes and, with
+ * lanes_ahead, twice that or what is usual with the transport. lanes may be meant for another one
+ * (a link that falls back to tcp): where it is a default no more than is usual are used.
+ */
+unsigned primary_lanes_open(const struct primary_config *cfg, const struct transport_ops *ops);
 
 int primary_create(struct commit *c, struct oplog *log, struct ckpt *ckpt,
 		   const struct primary_config *cfg, struct primary **ret_p);
@@ -113,6 +125,8 @@ struct link_stats {
 	uint64_t resync_installed_bytes; /* of the same total, by the mirror's own word */
 	uint64_t held_from_lsn;      /* the log is kept for it from here on; 0: it is not */
 	uint64_t pace_bytes; /* a second that it leaves to the writers; 0: they are not slowed */
+	unsigned mtu_bytes;          /* of the way; 0: unknown, or there is no session */
+	char mtu_note[256];          /* over RDMA both ends' MTUs differ; "": they do not */
 	unsigned lanes, lanes_down;
 	unsigned lanes_replaced; /* dead ones that were made anew within their session */
 	unsigned lanes_active;   /* get new records */

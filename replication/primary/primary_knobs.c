@@ -29,6 +29,20 @@ static struct primary_knobs knobs_read(const struct primary *p)
 	};
 }
 
+unsigned primary_lanes_open(const struct primary_config *cfg, const struct transport_ops *ops)
+{
+	unsigned used = cfg->lanes, open;
+
+	if (cfg->lanes_open)
+		return cfg->lanes_open > used ? cfg->lanes_open : used;
+	if (cfg->lanes_default && ops->lanes_used && ops->lanes_used < used)
+		used = ops->lanes_used;
+	if (!cfg->lanes_ahead)
+		return used;
+	open = 2 * used > ops->lanes_open ? 2 * used : ops->lanes_open;
+	return open < TRANSPORT_LANES_MAX ? open : TRANSPORT_LANES_MAX;
+}
+
 void primary_init_knobs(struct primary *p)
 {
 	struct primary_knobs k = {

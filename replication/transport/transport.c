@@ -14,7 +14,7 @@
 
 uint64_t transport_setup_ns(unsigned lanes)
 {
-	return 5 * NSEC_PER_SEC + lanes * (NSEC_PER_SEC / 8);
+	return 5 * NSEC_PER_SEC + lanes * (NSEC_PER_SEC / 4);
 }
 
 const struct transport_ops *transport_for(enum addr_kind kind)

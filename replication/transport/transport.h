@@ -92,18 +92,30 @@ enum transport_knob {
 	TRANSPORT_KNOB_BATCH = 4, /* posts of one call share a system call or a doorbell */
 };
 
+/* Payload of a packet, in bytes; 0: unknown. */
+struct transport_mtu {
+	unsigned path;       /* most that the way takes */
+	unsigned here, peer; /* that both ends' ports take, where they ought to be the same */
+};
+#define TRANSPORT_MTU_NOTE_BYTES 256
+/* Whether both ends are known; and a sentence with the remedy where they differ, else "". */
+bool transport_mtu_known(const struct transport_mtu *m);
+void transport_mtu_note(const struct transport_mtu *m, char *out, size_t cap);
+
 struct transport_ep; /* an endpoint */
 
 struct transport_ops {
 	const char *name;
 	unsigned knobs; /* TRANSPORT_KNOB_* */
 	unsigned poll_us; /* of params, where nobody asks for another: what pays as a rule */
+	/* The same of lanes: used, and opened where some are kept to choose from; 0: no matter. */
+	unsigned lanes_used, lanes_open;
 	/* bytes in params.memory are sent from where they lie, after post returned */
 	bool in_place;
 
 	/* Mirror side / primary side of set-up over control_fd. *ret_why: a static or thread-local
-	 * sentence. -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP,
-	 * -ENOMEM. */
+	 * sentence. -ETIMEDOUT, -ECONNRESET, -EPROTO (nonsense from the peer), -ENOTSUP, -ENOMEM;
+	 * connect: -EAGAIN, some lanes came up and the others did not in time. */
 	int (*accept)(int control_fd, const struct transport_params *p,
 		      struct transport_ep **ret_ep, const char **ret_why);
 	int (*connect)(int control_fd, const struct addr *peer, const struct transport_params *p,
@@ -169,6 +181,9 @@ struct transport_ops {
 	/* How often the transport has sent something again, all lanes, since set-up. Poll thread.
 	 * NULL: it never does, or can't tell. */
 	uint64_t (*retries)(struct transport_ep *ep);
+
+	/* Of the way to the peer. Poll thread. NULL: there are no packets. */
+	void (*mtu)(struct transport_ep *ep, struct transport_mtu *ret_mtu);
 
 	void (*close)(struct transport_ep *ep);
 };

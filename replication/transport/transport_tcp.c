@@ -334,9 +334,23 @@ static uint64_t tcp_retries(struct transport_ep *base)
 	return count;
 }
 
+/* What the kernel thinks now; no end says what it could take. */
+static void tcp_mtu(struct transport_ep *base, struct transport_mtu *ret_mtu)
+{
+	int fd = ((struct tcp_ep *)base)->lane[0].fd, mtu = 0;
+	socklen_t len = sizeof(mtu);
+
+	if (getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &len) != 0 &&
+	    getsockopt(fd, IPPROTO_IPV6, IPV6_MTU, &mtu, &len) != 0)
+		mtu = 0;
+	*ret_mtu = (struct transport_mtu){ .path = mtu > 0 ? (unsigned)mtu : 0 };
+}
+
 const struct transport_ops transport_tcp_ops = {
 	.name = "tcp",
 	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
+	.lanes_used = 2,
+	.lanes_open = 4,
 	.accept = tcp_accept,
 	.connect = tcp_connect,
 	.window = transport_ep_window,
@@ -350,5 +364,6 @@ const struct transport_ops transport_tcp_ops = {
 	.lane_accept = tcp_lane_accept,
 	.lane_connect = tcp_lane_connect,
 	.retries = tcp_retries,
+	.mtu = tcp_mtu,
 	.close = tcp_close,
 };

@@ -171,6 +171,9 @@ const struct transport_ops transport_verbs_ops = {
 	.name = "verbs",
 	.knobs = TRANSPORT_KNOB_LANES | TRANSPORT_KNOB_POLL | TRANSPORT_KNOB_BATCH,
 	.poll_us = 50,
+	/* the best over a mix of loads on the simulated card (tuner_settings_shipped) */
+	.lanes_used = 20,
+	.lanes_open = TRANSPORT_LANES_MAX,
 	.in_place = true,
 	.accept = verbs_accept,
 	.connect = verbs_connect,
@@ -188,5 +191,6 @@ const struct transport_ops transport_verbs_ops = {
 	.kill_lane = verbs_kill_lane,
 	.lane_accept = verbs_lane_accept,
 	.lane_connect = verbs_lane_connect,
+	.mtu = verbs_mtu,
 	.close = verbs_close,
 };

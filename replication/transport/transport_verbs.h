@@ -37,6 +37,22 @@ int verbs_choice_parse(const char *text, struct verbs_choice *ret_choice);
  */
 int verbs_available(const char *device, char *text, size_t cap);
 
+/* A port of a device. */
+struct verbs_port {
+	char device[VERBS_DEVICE_NAME_BYTES];
+	unsigned port;
+};
+
+/*
+ * What the port had to send again so far: lost or refused on the way, by all that use it; it may
+ * begin anew. False: it counts nothing of the kind. class_dir: in place of /sys/class; NULL: that.
+ */
+bool verbs_port_retries(const char *class_dir, const struct verbs_port *p, uint64_t *ret_retries);
+/* The names of the counters that it sums, NULL at the end. */
+extern const char *const verbs_retry_counters[];
+/* The ports that count so, of a device that fits: at most max. */
+unsigned verbs_counting_ports(const char *device, struct verbs_port *ret_ports, unsigned max);
+
 /* What is asked of /sys/class is asked of this directory from now on; NULL: of that again. For
  * tests; one thread. */
 void verbs_sys_use(const char *class_dir);

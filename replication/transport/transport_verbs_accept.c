@@ -194,7 +194,7 @@ static int admit(struct reception *c, struct rdma_cm_event *ev, const char **ret
 	put_be32(a.magic, VERBS_MAGIC_LANE);
 	put_be16(a.version, VERBS_FORMAT_VERSION);
 	put_be16(a.lane, (uint16_t)l->index);
-	verbs_target_encode(c->ep, &a.target);
+	verbs_target_encode(c->ep, id, &a.target);
 	param = verbs_conn_param(&a, sizeof(a));
 	if (rdma_accept(id, &param) == 0)
 		return 0;
@@ -337,7 +337,9 @@ int verbs_lane_accept(struct transport_ep *base, int control_fd, const struct tr
 	if (err)
 		return err;
 	err = reception_end(&c, receive(&c, ret_why), ret_why);
-	if (!err)
-		verbs_lane_revive(&ep->lane[r->lane]);
-	return err;
+	if (err)
+		return err;
+	verbs_lane_revive(&ep->lane[r->lane]);
+	verbs_mtu_note(ep);
+	return 0;
 }

@@ -13,12 +13,16 @@
 #include <string.h>
 
 #define RESOLVE_MS 2000
+/* With no lane at all by then the way is no good; many lanes may take longer. */
+#define DIAL_FIRST_NS (5 * NSEC_PER_SEC)
 #define DIAL_QUIET_NS (500 * NSEC_PER_MSEC) /* without an event; then twice that, and so on */
 
 struct dial {
 	struct verbs_ep *ep;
 	int control_fd;
 	uint64_t deadline_ns;
+	uint64_t first_deadline_ns; /* while no lane is connected */
+	bool some;                  /* a lane is */
 	union verbs_address from, to; /* from: AF_UNSPEC, whatever leads there */
 	uint8_t token[VERBS_TOKEN_BYTES];
 	uint64_t missing;    /* bit a lane that is still to be connected */
@@ -136,7 +140,7 @@ static int dial_connect_lane(struct dial *d, struct verbs_lane *l, const char **
 	put_be16(h.version, VERBS_FORMAT_VERSION);
 	put_be16(h.lane, (uint16_t)l->index);
 	memcpy(h.token, d->token, sizeof(h.token));
-	verbs_target_encode(d->ep, &h.target);
+	verbs_target_encode(d->ep, l->id, &h.target);
 	put_be32(h.generation, d->generation);
 	put_be32(h.attempt, d->attempt);
 	param = verbs_conn_param(&h, sizeof(h));
@@ -178,6 +182,7 @@ static int serve_event(struct dial *d, const struct rdma_cm_event *ev, const cha
 		return dial_connect_lane(d, l, ret_why);
 	case RDMA_CM_EVENT_ESTABLISHED:
 		d->missing &= ~(1ULL << l->index);
+		d->some = true;
 		return lane_established(l, ev);
 	default:
 		return verbs_event_errno(ev);
@@ -202,14 +207,14 @@ static int dial_missing(struct dial *d)
 static int dial_wait(struct dial *d, struct rdma_cm_event **ret_ev)
 {
 	for (;;) {
+		uint64_t end_ns = d->some ? d->deadline_ns : d->first_deadline_ns;
 		uint64_t until_ns = clock_mono_ns() + d->quiet_ns;
 		int err = verbs_cm_wait(d->ep, d->control_fd,
-					until_ns < d->deadline_ns ? until_ns : d->deadline_ns,
-					ret_ev);
+					until_ns < end_ns ? until_ns : end_ns, ret_ev);
 
 		if (!err)
 			return *ret_ev ? 0 : -EPROTO; /* the mirror can't be done before us */
-		if (err != -ETIMEDOUT || until_ns >= d->deadline_ns)
+		if (err != -ETIMEDOUT || until_ns >= end_ns)
 			return err;
 		d->quiet_ns *= 2;
 		d->attempt++;
@@ -231,6 +236,9 @@ static int dial_lanes(struct dial *d, const char **ret_why)
 		  to, sizeof(to));
 	d->step = "find a device that leads";
 	d->quiet_ns = DIAL_QUIET_NS;
+	d->first_deadline_ns = clock_mono_ns() + DIAL_FIRST_NS;
+	if (d->first_deadline_ns > d->deadline_ns)
+		d->first_deadline_ns = d->deadline_ns;
 	err = dial_missing(d);
 	while (!err && d->missing) {
 		struct rdma_cm_event *ev;
@@ -243,7 +251,8 @@ static int dial_lanes(struct dial *d, const char **ret_why)
 	}
 	if (err)
 		*ret_why = why ? why : verbs_why(err, "cannot %s to %s by RDMA", d->step, to);
-	return err;
+	/* we, or the mirror, gave up while lanes still came */
+	return d->some && (err == -ETIMEDOUT || err == -ECONNABORTED) ? -EAGAIN : err;
 }
 
 /* Tells the mirror how it went, and hears the same from it. */
@@ -333,7 +342,9 @@ int verbs_lane_connect(struct transport_ep *base, int control_fd, const struct t
 	if (err)
 		return err;
 	err = connect_again(&d, ret_why);
-	if (!err)
-		verbs_lane_revive(&ep->lane[r->lane]);
-	return err;
+	if (err)
+		return err;
+	verbs_lane_revive(&ep->lane[r->lane]);
+	verbs_mtu_note(ep);
+	return 0;
 }

@@ -42,6 +42,11 @@ void verbs_sys_use(const char *class_dir)
 	sys_class = class_dir ? class_dir : SYS_CLASS;
 }
 
+const char *verbs_sys_class(const char *class_dir)
+{
+	return class_dir ? class_dir : sys_class;
+}
+
 int verbs_choice_parse(const char *text, struct verbs_choice *ret_choice)
 {
 	struct verbs_choice c = { .gid_index = -1 };

@@ -10,6 +10,7 @@
 #include "replication/transport/transport_internal.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define QPN_MAX 0xFFFFFFU /* queue pair and packet numbers have 24 bits */
@@ -56,6 +57,12 @@ int verbs_answer_check(const struct verbs_answer *a, unsigned lanes_max)
 	return 0;
 }
 
+/* A port has packets of 256, 512, … 4096 bytes; 0: not told. */
+static bool mtu_valid(uint32_t bytes)
+{
+	return bytes == 0 || (bytes >= 256 && bytes <= 4096 && (bytes & (bytes - 1)) == 0);
+}
+
 int verbs_hello_decode(const void *data, size_t len, struct verbs_lane_hello *ret_h)
 {
 	struct verbs_lane_hello h;
@@ -64,7 +71,8 @@ int verbs_hello_decode(const void *data, size_t len, struct verbs_lane_hello *re
 		return -EPROTO;
 	memcpy(&h, data, sizeof(h));
 	if (get_be32(h.magic) != VERBS_MAGIC_LANE || get_be16(h.version) != VERBS_FORMAT_VERSION ||
-	    get_be16(h.lane) >= TRANSPORT_LANES_MAX)
+	    get_be16(h.lane) >= TRANSPORT_LANES_MAX ||
+	    !mtu_valid(get_be32(h.target.mtu_bytes)))
 		return -EPROTO;
 	*ret_h = h;
 	return 0;
@@ -79,7 +87,7 @@ int verbs_accept_decode(const void *data, size_t len, unsigned lane,
 		return -EPROTO;
 	memcpy(&a, data, sizeof(a));
 	if (get_be32(a.magic) != VERBS_MAGIC_LANE || get_be16(a.version) != VERBS_FORMAT_VERSION ||
-	    get_be16(a.lane) != lane)
+	    get_be16(a.lane) != lane || !mtu_valid(get_be32(a.target.mtu_bytes)))
 		return -EPROTO;
 	*ret_a = a;
 	return 0;

@@ -60,7 +60,8 @@ static_assert(sizeof(struct verbs_status) == 8, "wire");
 struct verbs_target {
 	uint8_t address[8];
 	uint8_t rkey[4];
-	uint8_t zero[4];
+	/* that the sender's port takes; 0: it does not matter, or the sender does not tell yet */
+	uint8_t mtu_bytes[4];
 };
 
 /* Private data of a lane's request: 56 bytes is all that an RDMA_PS_TCP port has. */

@@ -18,6 +18,8 @@
  * transport_verbs_datagram.c    a UC queue pair each way for datagrams
  * transport_verbs_format.c      decoders of what the peer sends
  * transport_verbs_device.c      devices, ports, addresses
+ * transport_verbs_counters.c    what a port counts
+ * transport_verbs_mtu.c         packets' size on the way, and at both ends
  * transport_verbs_memory.c      protection domains, arena memory registered with one
  * transport_verbs_error.c       causes and remedies
  *
@@ -148,6 +150,7 @@ struct verbs_ep {
 	bool memory_attached;
 	bool device_gone;
 	uint8_t ack_timeout;
+	struct transport_mtu mtu;
 	struct verbs_choice choice;
 	int epoll_fd, event_fd;
 	_Atomic uint32_t woken, sleeping;
@@ -174,6 +177,8 @@ socklen_t verbs_address_len(const union verbs_address *a);
 int verbs_address_pick(const struct verbs_choice *c, union verbs_address *ret_a, char *text,
 		       size_t cap);
 bool verbs_choice_any(const struct verbs_choice *c);
+/* Where devices are looked for: class_dir, or what verbs_sys_use says. */
+const char *verbs_sys_class(const char *class_dir);
 
 /* transport_verbs_memory.c */
 /* The protection domain of the device that id is bound to; the same for all who ask. It stays until
@@ -188,6 +193,13 @@ bool verbs_memory_attach(struct region_pool *pool, struct verbs_pd *pd);
 void verbs_memory_detach(bool device_gone);
 /* Key of [addr, addr + len) if it lies in a registered region. */
 bool verbs_memory_lkey(struct region_pool *pool, const void *addr, size_t len, uint32_t *ret_lkey);
+
+/* transport_verbs_mtu.c */
+/* Of id's port; 0: it need not be the peer's. */
+unsigned verbs_port_mtu(struct rdma_cm_id *id);
+/* Lane 0 is connected, anew perhaps. */
+void verbs_mtu_note(struct verbs_ep *ep);
+void verbs_mtu(struct transport_ep *base, struct transport_mtu *ret_mtu);
 
 /* transport_verbs_error.c */
 int verbs_status_errno(enum ibv_wc_status status);
@@ -208,7 +220,8 @@ int verbs_ep_finish(struct verbs_ep *ep);
 /* Takes the completion queues' events, before one of the queues can go. */
 void verbs_comp_events_take(struct verbs_ep *ep);
 void verbs_close(struct transport_ep *base);
-void verbs_target_encode(const struct verbs_ep *ep, struct verbs_target *ret_t);
+/* id: of a lane that is bound to its device. */
+void verbs_target_encode(struct verbs_ep *ep, struct rdma_cm_id *id, struct verbs_target *ret_t);
 void verbs_target_decode(struct verbs_lane *l, const struct verbs_target *t);
 int verbs_send_status(int fd, int err, uint64_t deadline_ns);
 int verbs_recv_status(int fd, uint64_t deadline_ns);

@@ -136,6 +136,7 @@ int verbs_ep_finish(struct verbs_ep *ep)
 {
 	int err;
 
+	verbs_mtu_note(ep);
 	ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	ep->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (ep->epoll_fd < 0 || ep->event_fd < 0)
@@ -191,17 +192,19 @@ void verbs_close(struct transport_ep *base)
 	free(ep);
 }
 
-void verbs_target_encode(const struct verbs_ep *ep, struct verbs_target *ret_t)
+void verbs_target_encode(struct verbs_ep *ep, struct rdma_cm_id *id, struct verbs_target *ret_t)
 {
-	*ret_t = (struct verbs_target){ 0 };
+	ep->mtu.here = verbs_port_mtu(id);
 	put_be64(ret_t->address, (uintptr_t)ep->base.window);
 	put_be32(ret_t->rkey, ep->window_mr->rkey);
+	put_be32(ret_t->mtu_bytes, ep->mtu.here);
 }
 
 void verbs_target_decode(struct verbs_lane *l, const struct verbs_target *t)
 {
 	l->remote_address = get_be64(t->address);
 	l->remote_rkey = get_be32(t->rkey);
+	l->ep->mtu.peer = get_be32(t->mtu_bytes);
 }
 
 int verbs_send_status(int fd, int err, uint64_t deadline_ns)

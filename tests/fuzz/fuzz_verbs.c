@@ -71,7 +71,8 @@ static void private_data(const uint8_t *data, size_t size, unsigned lane)
 	struct verbs_lane_hello h;
 
 	if (verbs_hello_decode(bytes, size, &h) == 0)
-		must(size >= sizeof(h) && get_be16(h.lane) < TRANSPORT_LANES_MAX);
+		must(size >= sizeof(h) && get_be16(h.lane) < TRANSPORT_LANES_MAX &&
+		     get_be32(h.target.mtu_bytes) <= 4096);
 	if (verbs_accept_decode(bytes, size, lane, &a) == 0)
 		must(size >= sizeof(a) && get_be16(a.lane) == lane);
 	free(bytes);

@@ -52,9 +52,10 @@ wait_for '[ "$(ask "sum(rate(kvfs_checkpoints_total[10s])) > bool 0")" = 1 ]' 30
 
 # A panel may have nothing to show for a moment (classes while no key is there): asked until it has.
 python3 - "$web" "$top_srcdir/scripts/grafana/kvfs.json" <<'END' || fail "see above"
-import json, math, sys, time, urllib.parse, urllib.request
+import json, math, os, sys, time, urllib.parse, urllib.request
 
 web, path = sys.argv[1:]
+no_rdma = not os.path.isdir("/sys/class/infiniband")
 board = json.load(open(path))
 panels = [p for p in board["panels"] if p["type"] != "row"]
 assert len({p["id"] for p in board["panels"]}) == len(board["panels"]), "panels with the same id"
@@ -77,10 +78,11 @@ for panel in panels:
 		assert "$" not in query, query
 		tried += 1
 		there, answer = figures(query)
-		while not there and time.monotonic() < deadline:
+		lacking = no_rdma and "kvfs_rdma_" in query # it can be asked, and that is all
+		while not there and not lacking and time.monotonic() < deadline:
 			time.sleep(0.5)
 			there, answer = figures(query)
-		if not there:
+		if not there and not (lacking and answer == []):
 			print("%s: %s: %s" % (panel["title"], query, answer))
 			wrong += 1
 print("%d queries, %d without figures" % (tried, wrong))

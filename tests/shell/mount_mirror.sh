@@ -14,6 +14,9 @@ port=$("$KVFS" status --json "$tmp/t" | sed -n 's/.*"listen_port": \([0-9]*\).*/
 mount_volume "mirror=shm:$tmp/s.sock,mirror=tcp:127.0.0.1:$port"
 live='[ "$("$KVFS" status "$tmp/m" | grep -c "live over")" -eq 2 ]'
 wait_for "$live" 20
+wait_for '"$KVFS" status "$tmp/m" | grep -q "live over tcp.*, MTU [0-9]*, "' 5
+"$KVFS" status "$tmp/t" | grep -q "over tcp, . lanes, MTU [0-9]*, " || fail "the mirror has no MTU"
+! "$KVFS" status "$tmp/m" | grep -q "live over shm.*MTU" || fail "shared memory has an MTU"
 same()
 {
 	for side in s.m t.m; do

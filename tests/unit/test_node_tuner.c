@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "fs/node/node_tuner_internal.h"
 #include "replication/memory/region.h"
+#include "replication/transport/transport.h"
 #include "tests/unit/unit_main.h"
 
 #include <errno.h>
@@ -18,6 +19,18 @@ static struct node node = { .opt = &opt, .arena_bytes = 1ULL << 30 };
 static void setup(void)
 {
 	options_init(&opt, OPTIONS_MOUNT);
+	opt.lanes = 2;
+	opt.mirrors.count = 1;
+	opt.mirrors.list[0].kind = ADDR_TCP;
+}
+
+static void set(const char *list)
+{
+	char why[OPTIONS_WHY_BYTES] = "";
+
+	options_init(&opt, OPTIONS_MOUNT);
+	ck_assert_msg(options_set_list(&opt, list, OPTIONS_COMMAND, why) == 0, "%s", why);
+	ck_assert_msg(options_finish(&opt, why) == 0, "%s", why);
 }
 
 START_TEST(options_are_the_static_settings)
@@ -104,6 +117,67 @@ START_TEST(lanes_are_opened_ahead)
 }
 END_TEST
 
+/* What is usual depends on the transport; somebody's word counts more. */
+START_TEST(lanes_are_usual_with_a_transport)
+{
+	static const struct { const char *options; unsigned lanes, open; } cases[] = {
+		{ "mirror=tcp:a:1", 2, 4 },
+		{ "mirror=shm:/a", 2, 4 },
+		{ "mirror=verbs:a:1", 20, 40 },
+		{ "mirror=verbs:a:1,mirror=tcp:b:1", 2, 40 }, /* for the first */
+		{ "mirror=verbs:a:1,lanes=2", 2, 40 },
+		{ "mirror=verbs:a:1,lanes=2,lanes_open=4", 2, 4 },
+		{ "mirror=verbs:a:1,lanes_open=10", 10, 10 },
+		{ "mirror=verbs:a:1,lanes=30", 30, 40 },
+		{ "mirror=verbs:a:1,tuner=off", 20, 20 },
+		{ "mirror=tcp:a:1,lanes=10", 10, 20 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		set(cases[i].options);
+		ck_assert_msg(opt.lanes == cases[i].lanes, "%s: %u lanes", cases[i].options,
+			      opt.lanes);
+		ck_assert_msg(node_tuner_lanes_open(&node) == cases[i].open, "%s: %u open",
+			      cases[i].options, node_tuner_lanes_open(&node));
+	}
+}
+END_TEST
+
+static void put(const char *root, const char *path, const char *text);
+
+/* An address without a prefix: verbs where there is a device. A link that has to take tcp after all
+ * opens no more than is usual there; one that gets RDMA later all that the tuner may want. */
+START_TEST(lanes_of_an_address_without_a_prefix)
+{
+	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
+	struct primary_config cfg = { .lanes = 0 };
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	verbs_sys_use(root);
+	set("mirror=a:1");
+	ck_assert_uint_eq(opt.lanes, 2);
+	ck_assert_uint_eq(opt.poll_us, 0);
+	node_tuner_lanes(&node, &cfg);
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_tcp_ops), 4);
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_verbs_ops), 40);
+	put(root, "/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+	put(root, "/infiniband/rxe0/ports/1/gid_attrs/types/0", "RoCE v2\n");
+	put(root, "/infiniband/rxe0/ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:0a4d:0001\n");
+	put(root, "/infiniband_verbs/uverbs0/ibdev", "rxe0\n");
+	set("mirror=a:1");
+	ck_assert_uint_eq(opt.lanes, 20);
+	ck_assert_uint_eq(opt.poll_us, 50);
+	node_tuner_lanes(&node, &cfg);
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_verbs_ops), 40);
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_tcp_ops), 4);
+	cfg.lanes_ahead = false;
+	ck_assert_uint_eq(primary_lanes_open(&cfg, &transport_tcp_ops), 2);
+	verbs_sys_use(NULL);
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 START_TEST(the_arena_bounds_the_reserve)
 {
 	struct tuner_bounds b;
@@ -171,6 +245,7 @@ START_TEST(a_machine_with_a_card)
 	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
 	struct tuner_snapshot snap = { 0 };
 	struct node_tuner_machine m;
+	uint64_t retries;
 
 	ck_assert_ptr_nonnull(mkdtemp(root));
 	put(root, "/proc/stat", "cpu  100 20 30 5000 7 3 2 0 0 0\nintr 1\n");
@@ -187,6 +262,12 @@ START_TEST(a_machine_with_a_card)
 	ck_assert_double_eq(snap.gauge[TUNER_LINK_CAPACITY], 12.5e9);
 	ck_assert_double_eq_tol(snap.gauge[TUNER_PCIE_CAPACITY], 31.5e9, 0.1e9);
 	ck_assert_double_gt(snap.gauge[TUNER_CPUS], 0);
+	ck_assert(!node_tuner_machine_retries(&m, &retries));
+	put(root, "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err", "3\n");
+	put(root, "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/local_ack_timeout_err", "4\n");
+	put(root, "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "50\n");
+	ck_assert(node_tuner_machine_retries(&m, &retries));
+	ck_assert_uint_eq(retries, 7);
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	ck_assert_int_eq(system(command), 0);
 }
@@ -269,6 +350,43 @@ START_TEST(bytes_moved_and_interfaces)
 }
 END_TEST
 
+/* Over RDMA the device's counters tell what was sent again, from when a link goes by it; where it
+ * has none, that nothing was put off does not mean that nothing was lost. */
+START_TEST(retries_are_counted_or_missing)
+{
+	static const char counter[] =
+		"/sys/class/infiniband/rxe0/ports/1/hw_counters/completer_retry_err";
+	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
+	struct link_stats link = { .state = LINK_LIVE, .transport = "tcp" };
+	struct node_tuner_traffic t = { 0 };
+	struct tuner_snapshot snap = { 0 };
+	struct node_tuner_machine m;
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	put(root, "/sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+	node_tuner_machine_open(&m, root, NULL);
+	node_tuner_retries_read(&t, &m, &link, 1, 5, &snap);
+	ck_assert_uint_eq(snap.have, 1U << TUNER_RETRIES);
+	ck_assert_uint_eq(snap.counter[TUNER_RETRIES], 5);
+	memcpy(link.transport, "verbs", 6);
+	snap.have = 0;
+	node_tuner_retries_read(&t, &m, &link, 1, 5, &snap);
+	ck_assert_uint_eq(snap.have, 0);
+	put(root, counter, "100\n"); /* before it was ours */
+	node_tuner_retries_read(&t, &m, &link, 1, 5, &snap);
+	ck_assert_uint_eq(snap.have, 1U << TUNER_RETRIES);
+	ck_assert_uint_eq(snap.counter[TUNER_RETRIES], 5);
+	put(root, counter, "130\n");
+	node_tuner_retries_read(&t, &m, &link, 1, 6, &snap);
+	ck_assert_uint_eq(snap.counter[TUNER_RETRIES], 36);
+	put(root, counter, "2\n"); /* the driver was loaded anew */
+	node_tuner_retries_read(&t, &m, &link, 1, 6, &snap);
+	ck_assert_uint_eq(snap.counter[TUNER_RETRIES], 36);
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 /* Loopback has no speed, shm no link, and RDMA counters are for links over RDMA. */
 START_TEST(links_without_a_load)
 {
@@ -313,12 +431,15 @@ int main(void)
 	tcase_add_test(c, options_are_conditions);
 	tcase_add_test(c, transports_are_told_apart);
 	tcase_add_test(c, lanes_are_opened_ahead);
+	tcase_add_test(c, lanes_are_usual_with_a_transport);
+	tcase_add_test(c, lanes_of_an_address_without_a_prefix);
 	tcase_add_test(c, the_arena_bounds_the_reserve);
 	tcase_add_test(c, a_refusal_bounds_the_reserve_for_a_while);
 	tcase_add_test(c, a_machine_with_a_card);
 	tcase_add_test(c, own_processors_alone);
 	tcase_add_test(c, a_machine_without_a_card);
 	tcase_add_test(c, bytes_moved_and_interfaces);
+	tcase_add_test(c, retries_are_counted_or_missing);
 	tcase_add_test(c, links_without_a_load);
 	tcase_add_test(c, memory_is_measured);
 	suite_add_tcase(s, c);

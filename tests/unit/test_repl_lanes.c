@@ -423,6 +423,42 @@ START_TEST(ends_where_new_lanes_carry_nothing)
 }
 END_TEST
 
+/* A transport that gets no more than one of its lanes up in time. */
+static struct transport_ops slow_ops;
+static _Atomic unsigned slow_asked;
+
+static int slow_connect(int control_fd, const struct addr *peer, const struct transport_params *p,
+			struct transport_ep **ret_ep, const char **ret_why)
+{
+	slow_asked++;
+	if (p->lanes > 1)
+		return -EAGAIN;
+	return rig_net_ops()->connect(control_fd, peer, p, ret_ep, ret_why);
+}
+
+/* It is asked for fewer, at once. */
+START_TEST(fewer_lanes_where_some_are_late)
+{
+	struct primary_config cfg;
+	struct link_stats s;
+
+	slow_ops = *rig_net_ops();
+	slow_ops.connect = slow_connect;
+	rig_open(&rig, rig_net());
+	rig_commit_start(&rig.p, COMMIT_PROTOCOL_C, 1, RIG_TIMEOUT_NS);
+	rig_mirror_start(&rig.m[0], NULL);
+	cfg = rig_primary_config(&rig.p, &rig.m[0].listen, 1, 1);
+	cfg.lanes_open = 4;
+	cfg.transport = &slow_ops;
+	rig_primary_start_with(&rig, &cfg);
+	rig_wait_live(&rig, 1);
+	primary_stats(rig.p.primary, &s, 1);
+	ck_assert_uint_eq(s.lanes, 1);
+	ck_assert_uint_eq(slow_asked, 3); /* for 4, 2, 1 */
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("repl_lanes");
@@ -445,6 +481,7 @@ int main(void)
 	tcase_add_loop_test(ends, a_frozen_set_up_is_left_at_once, 0, 4);
 	tcase_add_test(ends, ends_when_lanes_die_too_often);
 	tcase_add_test(ends, ends_where_new_lanes_carry_nothing);
+	tcase_add_test(ends, fewer_lanes_where_some_are_late);
 	suite_add_tcase(s, ends);
 	return unit_run(s);
 }

@@ -334,6 +334,32 @@ START_TEST(takes_posts_from_many_threads)
 }
 END_TEST
 
+/* Over a network there is one, and both ends of one machine's agree. */
+START_TEST(knows_the_mtu_of_its_way)
+{
+	struct transport_mtu primary = { 0 }, mirror = { 0 };
+	char text[TRANSPORT_MTU_NOTE_BYTES];
+	struct pair p;
+
+	open_kind(&p, _i);
+	if (p.ops->mtu) {
+		p.ops->mtu(p.primary, &primary);
+		p.ops->mtu(p.mirror, &mirror);
+		ck_assert_uint_ge(primary.path, 256);
+		ck_assert_uint_eq(mirror.path, primary.path);
+		transport_mtu_note(&primary, text, sizeof(text));
+		ck_assert_str_eq(text, "");
+	}
+	ck_assert(p.ops->mtu != NULL || (p.ops != &transport_tcp_ops &&
+					 p.ops != &transport_verbs_ops));
+	if (p.ops == &transport_verbs_ops) {
+		ck_assert(transport_mtu_known(&primary) && transport_mtu_known(&mirror));
+		ck_assert_uint_eq(primary.path, primary.here);
+	}
+	pair_close(&p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("transport");
@@ -350,6 +376,7 @@ int main(void)
 	tcase_add_loop_test(t, refuses_posts_outside_the_window, first, end);
 	tcase_add_loop_test(t, waits_and_wakes, first, end);
 	tcase_add_loop_test(t, takes_posts_from_many_threads, first, end);
+	tcase_add_loop_test(t, knows_the_mtu_of_its_way, first, end);
 	suite_add_tcase(s, t);
 	return unit_run(s);
 }

@@ -85,6 +85,49 @@ static void says_both(const char *why, const char *peer, unsigned version)
 	ck_assert_ptr_null(strchr(why, '\n'));
 }
 
+/* A lane's hello and acceptance tell what their sender's port takes; 0 where it does not. */
+START_TEST(each_end_tells_its_mtu)
+{
+	static const struct { uint32_t bytes; int r; } cases[] = {
+		{ 0, 0 }, { 256, 0 }, { 4096, 0 }, { 128, -EPROTO }, { 1500, -EPROTO },
+		{ 8192, -EPROTO },
+	};
+	struct verbs_lane_hello h = { 0 }, hello;
+	struct verbs_lane_accept a = { 0 }, acceptance;
+
+	put_be32(h.magic, VERBS_MAGIC_LANE);
+	put_be32(a.magic, VERBS_MAGIC_LANE);
+	put_be16(h.version, VERBS_FORMAT_VERSION);
+	put_be16(a.version, VERBS_FORMAT_VERSION);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		put_be32(h.target.mtu_bytes, cases[i].bytes);
+		put_be32(a.target.mtu_bytes, cases[i].bytes);
+		ck_assert_int_eq(verbs_hello_decode(&h, sizeof(h), &hello), cases[i].r);
+		ck_assert_int_eq(verbs_accept_decode(&a, sizeof(a), 0, &acceptance), cases[i].r);
+	}
+}
+END_TEST
+
+START_TEST(mtus_that_differ_are_told_with_the_remedy)
+{
+	struct transport_mtu m = { .path = 1024, .here = 1024, .peer = 1024 };
+	char text[TRANSPORT_MTU_NOTE_BYTES];
+
+	transport_mtu_note(&m, text, sizeof(text));
+	ck_assert_str_eq(text, "");
+	ck_assert(transport_mtu_known(&m));
+	m.peer = 4096;
+	transport_mtu_note(&m, text, sizeof(text));
+	ck_assert_ptr_nonnull(strstr(text, "1024 bytes here and 4096 at the other end"));
+	ck_assert_ptr_nonnull(strstr(text, "ip link set DEV mtu N"));
+	ck_assert_ptr_nonnull(strstr(text, "switch")); /* it was not cut off */
+	m.peer = 0; /* InfiniBand, tcp, or one that does not tell yet */
+	ck_assert(!transport_mtu_known(&m));
+	transport_mtu_note(&m, text, sizeof(text));
+	ck_assert_str_eq(text, "");
+}
+END_TEST
+
 START_TEST(says_both_versions)
 {
 	says_both(verbs_formats_why("the mirror", OTHER), "the mirror", OTHER);
@@ -154,6 +197,8 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, tells_another_version_from_nonsense);
 	tcase_add_test(t, understands_each_status);
+	tcase_add_test(t, each_end_tells_its_mtu);
+	tcase_add_test(t, mtus_that_differ_are_told_with_the_remedy);
 	tcase_add_test(t, says_both_versions);
 	tcase_add_test(t, a_mirror_refuses_another_version_and_tells_its_own);
 	tcase_add_loop_test(t, a_primary_hears_of_the_mirrors_version, 0, 2);

@@ -36,8 +36,8 @@ echo kept >/tmp/m/a
 says "give a smaller arena=" /tmp/err
 "$MKFS" -q -s 32M --join /tmp/p/v/key /tmp/w
 "$KVFS" mirror -o arena=128M,ring=8M,ack_timeout=18,listen=verbs:10.77.0.1:7000 /tmp/w
-"$KVFS" mount -o memory=devdax:/dev/dax3.0,ack_timeout=18,mirror=verbs:10.77.0.1:7000 \
-	/tmp/p/v /tmp/m
+"$KVFS" mount -o memory=devdax:/dev/dax3.0,ack_timeout=18,lanes=2,lanes_open=4 \
+	-o mirror=verbs:10.77.0.1:7000 /tmp/p/v /tmp/m
 [ "$(cat /tmp/m/a)" = kept ] || no "lost"
 dd if=/dev/urandom of=/tmp/m/big bs=1M count=10 2>/dev/null
 sent_in_place /tmp/w

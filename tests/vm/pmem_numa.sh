@@ -17,7 +17,7 @@ mkdir -p /tmp/m
 "$KVFS" mirror -o arena=128M,ring=8M,ack_timeout=18,listen=verbs:10.77.0.1:7000 /tmp/w
 before=$(free_kib 1)
 "$KVFS" mount -o arena=128M,mr_cache_size=16M,memory=numa:1,ack_timeout=18 \
-	-o mirror=verbs:10.77.0.1:7000 /tmp/v /tmp/m
+	-o lanes=2,lanes_open=4,mirror=verbs:10.77.0.1:7000 /tmp/v /tmp/m
 dd if=/dev/urandom of=/tmp/m/big bs=1M count=40 2>/dev/null
 sha256sum </tmp/m/big >/tmp/sum
 taken=$((before - $(free_kib 1)))

@@ -9,7 +9,8 @@ command -v jq >/dev/null || skip "no jq"
 
 # bench wants 512 MiB for each of the two volumes, /dev/shm has half of the memory
 rig_up 1 --memory 3G
-bench="'$KVFS' bench --replication --keys 50 --runs 1 --seconds 1 --warm-up 0.2 -o arena=96M"
+bench="'$KVFS' bench --replication --keys 50 --runs 1 --seconds 1 --warm-up 0.2 \
+	-o arena=96M,lanes=4"
 vm_timeout=600 must 1 "$bench --load closed --value 4K --settle 2 --json" >"$tmp/json"
 jq -e '([.rows[] | [.transport, .value_bytes, .settings]] | unique | length) == 6 and
 	([.rows[].transport] | unique) == ["shm", "tcp", "verbs"] and (.left_out | length) == 0 and

@@ -19,5 +19,6 @@ replication="KVFS_TEST_TRANSPORT=verbs TMPDIR=/tmp CK_TIMEOUT_MULTIPLIER=8"
 for case in fault away refuse; do
 	must 1 "$replication CK_RUN_CASE=$case '$unit/test_repl'"
 done
+must 1 "$replication CK_RUN_CASE=epoch '$unit/test_repl_hostile'"
 must 1 "$replication CK_RUN_CASE=load '$unit/test_repl_load'"
 must 1 "$replication CK_RUN_CASE=batches '$unit/test_repl_lanes'"

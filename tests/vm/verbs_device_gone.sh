@@ -38,8 +38,9 @@ in_out "real persistent memory (DAX)"
 	fail "the key did not get across"
 must 2 "'$MKFS' -q -s 32M --join /root/key /pmem0/v"
 options=arena=64M,ack_timeout=18
+lanes=lanes=2,lanes_open=4
 must 2 "'$KVFS' mirror -o $options,ring=8M,listen=10.77.0.2:7000 /pmem0/v"
-must 1 "mkdir /mnt/kv; '$KVFS' mount -o $options,mirror=10.77.0.2:7000 /pmem0/v /mnt/kv"
+must 1 "mkdir /mnt/kv; '$KVFS' mount -o $options,$lanes,mirror=10.77.0.2:7000 /pmem0/v /mnt/kv"
 wait_for 'over verbs' 60
 write_some before
 
@@ -79,7 +80,7 @@ vm_timeout=60 must 2 'rdma link del rxe0'
 must 2 'rdma link add rxe0 type rxe netdev eth0'
 
 must 1 'rdma link del rxe0'
-must 1 "'$KVFS' mount -o $options,mirror=10.77.0.2:7000 /pmem0/v /mnt/kv" >"$tmp/out" 2>&1
+must 1 "'$KVFS' mount -o $options,$lanes,mirror=10.77.0.2:7000 /pmem0/v /mnt/kv" >"$tmp/out" 2>&1
 grep -q 'transport auto: found no RDMA device: uses tcp' "$tmp/out" ||
 	fail "no word of the choice: $(cat "$tmp/out")"
 must 1 "'$KVFS' umount /mnt/kv"

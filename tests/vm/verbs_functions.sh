@@ -32,10 +32,10 @@ arena=128M,ring=16M$ack_timeout,listen=10.77.0.2:7000${1:-} /pmem0/v"
 # Writes need $min_mirrors mirrors, or none.
 mount_primary() # [,OPTIONS]
 {
-	must 1 "mkdir -p /mnt/kv; '$KVFS' mount -o \
+	on 1 "mkdir -p /mnt/kv; '$KVFS' mount -o \
 arena=128M,min_mirrors=${min_mirrors:-0}$ack_timeout,\
 mirror=10.77.0.2:7000${1:-} /pmem0/v /mnt/kv" \
-		>"$tmp/mounted" 2>&1
+		>"$tmp/mounted" 2>&1 || fail "no mount: $(cat "$tmp/mounted")"
 }
 # of the mirror, as the primary counts
 figure() # NAME

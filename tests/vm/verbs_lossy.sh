@@ -16,6 +16,12 @@ loads_heard()
 {
 	figure 'load.received // 0'
 }
+# What rxe has sent again, as the primary tells Prometheus
+port_retries()
+{
+	on 1 "curl -s http://\$('$KVFS' status --json /mnt/kv | jq -r .metrics)/metrics" |
+		sed -n 's/^kvfs_rdma_port_retries_total{device="rxe0",port="1"} //p'
+}
 
 two_volumes
 start_mirror
@@ -23,13 +29,16 @@ mount_primary ,lanes=1,lanes_open=40
 wait_for live_over_verbs 120
 must 1 "mkdir /mnt/kv/a; '$KVFS' tune --freeze /mnt/kv"
 bad='loss 5% delay 2ms reorder 75%'
+retries=$(port_retries)
+[ -n "$retries" ] || fail "no figure for the port's retries"
 # shellcheck disable=SC2086 # words
 "$RIG" net 1 $bad && "$RIG" net 2 $bad || fail "no loss"
 written=0
 for lanes in 1 10 40 10; do
 	start_writing $((written + 1)) $((written + 100))
 	must 1 "'$KVFS' tune --set lanes=$lanes /mnt/kv"
-	wait_for "lanes_are $lanes" 120
+	(wait_for "lanes_are $lanes" 120) ||
+		fail "not $lanes of 40 lanes: $(status_of 1 /mnt/kv .mirrors)"
 	wait "$writer" || fail "writing failed: $(cat "$tmp/write.err")"
 	written=$((written + 100))
 	wait_for live_over_verbs 200
@@ -41,6 +50,8 @@ for lanes in 1 10 40 10; do
 done
 [ "$(figure reconnects)" = 0 ] ||
 	fail "it was not one session: $(status_of 1 /mnt/kv .mirrors)"
+[ "$(port_retries)" -gt "$((retries + 10))" ] ||
+	fail "of what was lost the port counts $retries, then $(port_retries)"
 
 start_writing $((written + 1)) $((written + 50))
 must 2 "'$KVFS' umount /pmem0/v"

@@ -19,7 +19,7 @@ for guest in 1 2; do
 done
 start_mirror ,rdma_device=rxe1
 first=$(sent rxe0)
-mount_primary ,rdma_device=rxe1
+mount_primary ,lanes=2,lanes_open=4,rdma_device=rxe1
 wait_for live_over_verbs 120
 must 1 'tc qdisc add dev eth1 clsact && tc filter add dev eth1 egress protocol ip \
 	u32 match u16 0x1000 0xf000 at 2 action pass'
