@@ -160,7 +160,6 @@ static void xgb_propose(struct tuner_policy *p, const struct tuner_query *q,
 	outcome(p, err);
 	samples_known(&p->samples, q->features, q->now, &known);
 	r.choice = 0;
-	r.explored = false;
 	r.prior = r.score[0] = r.predicted[0] = r.error[0] = 0;
 	r.prior_error = TUNER_PRIOR_ERROR;
 	for (int i = 1; i < q->n; i++) {

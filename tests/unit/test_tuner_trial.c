@@ -5,6 +5,7 @@
  * window moves more than one knob by one step.
  */
 #include "tests/unit/unit_main.h"
+#include "tuner/sim_work.h"
 #include "tuner/tuner.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 
 /* A policy that wants the settings `wish` whenever they may be tried. */
 static struct tuner_settings wish;
+static float predicted; /* of it */
 static unsigned proposed;
 
 struct tuner_policy {
@@ -33,9 +35,12 @@ static void wish_propose(struct tuner_policy *p, const struct tuner_query *q,
 	ret_proposal->prior = 0;
 	ret_proposal->prior_error = TUNER_PRIOR_ERROR;
 	ret_proposal->choice = 0;
+	ret_proposal->predicted[0] = 0;
 	for (int i = 1; i < q->n; i++)
 		if (tuner_settings_equal(q->candidate[i], wish))
 			ret_proposal->choice = i;
+	if (ret_proposal->choice > 0)
+		ret_proposal->predicted[ret_proposal->choice] = predicted;
 	proposed += ret_proposal->choice > 0;
 }
 
@@ -77,6 +82,8 @@ static struct tuner_settings step_from(struct tuner_settings s, enum tuner_knob 
 	return s;
 }
 
+static float bytes; /* of a record: what tells loads apart here */
+
 /* One window in which what is in force is worth this gain over the static settings. */
 static void pass(double gain)
 {
@@ -85,7 +92,7 @@ static void pass(double gain)
 	tuner_bounds_all(&w.bounds);
 	for (int i = 0; i < TUNER_FEATURES; i++)
 		w.features.v[i] = NAN;
-	w.features.v[TUNER_F_RECORD_MEAN] = w.features.v[TUNER_F_RECORD_P90] = 1024;
+	w.features.v[TUNER_F_RECORD_MEAN] = w.features.v[TUNER_F_RECORD_P90] = bytes;
 	w.features.v[TUNER_F_IN_FLIGHT] = 16;
 	w.features.v[TUNER_F_OPS_PER_S] = (float)(1e5 * (1 + gain));
 	now = tuner_step(tuner, &w, &last);
@@ -101,6 +108,8 @@ static void setup(void)
 	config.shipped = wish = now = start;
 	config.forecast = false;
 	window = proposed = 0;
+	bytes = 1024;
+	predicted = 0.01f;
 	ck_assert_int_eq(tuner_create(&config, &tuner), 0);
 	for (unsigned i = 0; i < QUIET; i++)
 		pass(0);
@@ -231,6 +240,56 @@ START_TEST(worse_on_the_way_ends_it)
 }
 END_TEST
 
+START_TEST(what_is_predicted_to_lose_is_an_exploration)
+{
+	begin_step();
+	ck_assert(!last.proposal.explored);
+	ck_assert_str_eq(last.why, "the step that promises most");
+	pass(-0.5);
+	predicted = -0.01f; /* to stay is 0 */
+	wish = step_from(start, TUNER_KNOB_LANES);
+	pass(0);
+	ck_assert_int_eq(last.action, TUNER_TRY);
+	ck_assert(last.proposal.explored);
+	ck_assert_str_eq(last.why, "an exploration");
+}
+END_TEST
+
+/* Policies that learn do both. */
+START_TEST(policies_explore)
+{
+	static const struct tuner_policy_ops *const all[] = {
+		&tuner_policy_bandit, &tuner_policy_xgboost, &tuner_policy_qlearning,
+	};
+
+	for (unsigned p = 0; p < 3; p++) {
+		struct tuner_settings s = tuner_settings_shipped;
+		struct tuner_decision d;
+		struct tuner_config config;
+		struct sim_trace *trace;
+		unsigned tries[2] = { 0 };
+		struct tuner *t;
+
+		tuner_config_init(&config);
+		config.policy = all[p];
+		ck_assert_int_eq(tuner_create(&config, &t), 0);
+		ck_assert_int_eq(sim_trace_create(SIM_MIX, 1, false, &trace), 0);
+		for (unsigned i = 0; i < trace->windows; i++) {
+			struct tuner_window w;
+
+			sim_trace_window(trace, i, s, &w);
+			s = tuner_step(t, &w, &d);
+			if (d.action == TUNER_TRY)
+				tries[d.proposal.explored]++;
+		}
+		ck_assert_msg(tries[0] > 3 && tries[1] > 3, "%s: %u, and %u explorations",
+			      all[p]->name, tries[0], tries[1]);
+		tuner_destroy(t);
+		sim_trace_destroy(trace);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("tuner_trial");
@@ -244,6 +303,8 @@ int main(void)
 	tcase_add_test(c, less_than_the_margin_is_not_worth_a_move);
 	tcase_add_test(c, one_knob_at_a_time);
 	tcase_add_test(c, worse_on_the_way_ends_it);
+	tcase_add_test(c, what_is_predicted_to_lose_is_an_exploration);
+	tcase_add_test(c, policies_explore);
 	suite_add_tcase(s, c);
 	return unit_run(s);
 }
