@@ -240,6 +240,28 @@ START_TEST(worse_on_the_way_ends_it)
 }
 END_TEST
 
+/* A load drifts to one where what was kept is far below the static settings: two windows. */
+START_TEST(what_a_drift_inherits_is_compared_at_once)
+{
+	unsigned bad = 0;
+
+	trial_of(0.05);
+	ck_assert_int_eq(last.action, TUNER_KEEP);
+	for (unsigned i = 0; i < 20; i++)
+		pass(0.05);
+	wish = start;
+	bytes *= 1.6f;
+	for (unsigned i = 0; i < 30; i++) {
+		bool at_start = tuner_settings_equal(now, start);
+
+		bad += !at_start;
+		pass(at_start ? 0 : -0.4);
+	}
+	ck_assert_uint_le(bad, 2);
+	ck_assert(tuner_settings_equal(now, start));
+}
+END_TEST
+
 START_TEST(what_is_predicted_to_lose_is_an_exploration)
 {
 	begin_step();
@@ -303,6 +325,7 @@ int main(void)
 	tcase_add_test(c, less_than_the_margin_is_not_worth_a_move);
 	tcase_add_test(c, one_knob_at_a_time);
 	tcase_add_test(c, worse_on_the_way_ends_it);
+	tcase_add_test(c, what_a_drift_inherits_is_compared_at_once);
 	tcase_add_test(c, what_is_predicted_to_lose_is_an_exploration);
 	tcase_add_test(c, policies_explore);
 	suite_add_tcase(s, c);
