@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner_endure [WINDOWS]: XGBoost's policy over a long time (100 000 windows unless told) on the
- * simulated NIC. Prints CPU time a window and resident memory after each tenth, and exits 1 when
- * its least in the second half is above that in the first (a trace of the NIC, one at a time, is a
- * few MiB of what comes and goes), or when a window takes more than 0.5 % of a core at one window a
- * second.
+ * tuner_endure [WINDOWS]: XGBoost's policy over a long time on the simulated NIC: 100 000 windows
+ * with KVFS_TEST_LONG=1, else 10 000. Prints CPU time a window and resident memory after each
+ * tenth, and exits 1 when its least in the second half is above that in the first (a trace of the
+ * NIC, one at a time, is a few MiB of what comes and goes), or when a window takes more than 0.5 %
+ * of a core at one window a second.
  */
+#include "tests/unit/unit_main.h"
 #include "tuner/sim_work.h"
 
 #include <limits.h>
@@ -48,7 +49,8 @@ static double cpu_us(void)
 
 int main(int argc, char **argv)
 {
-	unsigned long windows = argc > 1 ? strtoul(argv[1], NULL, 10) : 100000;
+	unsigned long windows = argc > 1 ? strtoul(argv[1], NULL, 10) :
+				unit_long() ? 100000 : 10000;
 	struct tuner_settings s = tuner_settings_shipped;
 	struct sim_trace *trace = trace_new(0);
 	unsigned at = 0, which = 0;

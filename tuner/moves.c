@@ -26,12 +26,17 @@ void moves_shifted(struct moves *m)
 	}
 }
 
+double moves_mean(const struct moves *m, int move)
+{
+	return m->sum[move] / (m->count[move] + 0.3);
+}
+
 double moves_score(const struct moves *m, int move)
 {
 	double total = 1;
 
 	for (int i = 0; i < TUNER_MOVES; i++)
 		total += m->count[i];
-	return m->sum[move] / (m->count[move] + 0.3) +
+	return moves_mean(m, move) +
 	       SPREAD * sqrt(2 * log(total + 1) / (m->count[move] + 0.3));
 }

@@ -16,7 +16,9 @@ struct moves {
 void moves_learn(struct moves *m, int move, double gain);
 void moves_shifted(struct moves *m);
 
-/* Upper bound of what a move may gain. */
+/* What a move gained, in the mean, drawn towards 0 while it was hardly tried; and the upper bound
+ * of what it may gain. */
+double moves_mean(const struct moves *m, int move);
 double moves_score(const struct moves *m, int move);
 
 #endif

@@ -38,10 +38,10 @@ struct tuner_query {
 
 struct tuner_proposal {
 	int choice;    /* index of a candidate; 0 stays */
-	bool explored; /* not what the scores say is best */
+	bool explored; /* the tuner's: another, or to stay, was predicted to be better */
 	float score[TUNER_CANDIDATES]; /* of each candidate; NaN where there is no opinion */
-	/* Gain expected of each and how far off that may be, where the policy has a model; else as
-	 * it was: NaN. */
+	/* Gain expected of each, and how far off that may be, where the policy says so; else as it
+	 * was: NaN. */
 	float predicted[TUNER_CANDIDATES], error[TUNER_CANDIDATES];
 	float prior, prior_error;     /* gain expected of the choice, and how far off that may be */
 };

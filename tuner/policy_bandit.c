@@ -26,8 +26,7 @@ static void bandit_propose(struct tuner_policy *p, const struct tuner_query *q,
 	double best = 0;
 
 	ret_proposal->choice = 0;
-	ret_proposal->explored = false;
-	ret_proposal->score[0] = 0;
+	ret_proposal->score[0] = ret_proposal->predicted[0] = 0;
 	ret_proposal->prior = 0;
 	ret_proposal->prior_error = TUNER_PRIOR_ERROR;
 	for (int i = 1; i < q->n; i++) {
@@ -35,6 +34,8 @@ static void bandit_propose(struct tuner_policy *p, const struct tuner_query *q,
 		double score = move < 0 ? NAN : moves_score(&p->moves, move);
 
 		ret_proposal->score[i] = (float)score;
+		if (move >= 0)
+			ret_proposal->predicted[i] = (float)moves_mean(&p->moves, move);
 		if (score > best) {
 			best = score;
 			ret_proposal->choice = i;

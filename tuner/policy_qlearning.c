@@ -60,8 +60,7 @@ static void q_propose(struct tuner_policy *p, const struct tuner_query *q,
 	float best = 0;
 
 	ret_proposal->choice = 0;
-	ret_proposal->explored = false;
-	ret_proposal->score[0] = 0;
+	ret_proposal->score[0] = ret_proposal->predicted[0] = 0;
 	ret_proposal->prior = 0;
 	ret_proposal->prior_error = TUNER_PRIOR_ERROR;
 	for (int i = 1; i < q->n; i++) {
@@ -74,6 +73,8 @@ static void q_propose(struct tuner_policy *p, const struct tuner_query *q,
 		else if (p->seen[c][s][move])
 			score = p->q[c][s][move];
 		ret_proposal->score[i] = score;
+		if (move >= 0)
+			ret_proposal->predicted[i] = p->q[c][s][move];
 		if (score > best) {
 			best = score;
 			ret_proposal->choice = i;
@@ -82,10 +83,8 @@ static void q_propose(struct tuner_policy *p, const struct tuner_query *q,
 	if (q->n > 1 && rng_unit(&p->rng) < EXPLORE) {
 		int any = 1 + (int)rng_below(&p->rng, (unsigned)q->n - 1);
 
-		if (tuner_settings_move_of(q->now, q->candidate[any]) >= 0) {
+		if (tuner_settings_move_of(q->now, q->candidate[any]) >= 0)
 			ret_proposal->choice = any;
-			ret_proposal->explored = true;
-		}
 	}
 }
 

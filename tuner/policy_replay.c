@@ -31,7 +31,6 @@ static void replay_propose(struct tuner_policy *p, const struct tuner_query *q,
 	const struct tuner_recorded *r;
 
 	ret_proposal->choice = 0;
-	ret_proposal->explored = false;
 	ret_proposal->prior_error = TUNER_PRIOR_ERROR;
 	for (int i = 0; i < q->n; i++)
 		ret_proposal->score[i] = NAN;

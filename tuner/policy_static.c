@@ -15,7 +15,6 @@ static void static_propose(struct tuner_policy *p, const struct tuner_query *q,
 			   struct tuner_proposal *ret_proposal)
 {
 	ret_proposal->choice = 0;
-	ret_proposal->explored = false;
 	ret_proposal->prior = 0;
 	ret_proposal->prior_error = TUNER_PRIOR_ERROR;
 	for (int i = 0; i < q->n; i++)

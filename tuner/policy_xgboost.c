@@ -36,6 +36,7 @@
 #define CLEAR_LOSS 0.1
 #define CLEAR_WINDOWS 1.3
 #define TRIAL_COST 0.1       /* a step, besides: windows of throughput */
+#define UNKNOWN_MOST 1.5     /* steps, of a try that is for knowledge's sake */
 #define FAILURES 4           /* in a row: give up */
 
 struct tuner_policy {
@@ -111,13 +112,19 @@ static bool trusted(const struct tuner_policy *p)
 	return p->judged < 8 || p->error < p->zero_error;
 }
 
-/* Mean and standard deviation of the gain to expect of going to `to`; model: what it says. */
+/* What to expect of going somewhere: mean and standard deviation of the gain, and how many steps of
+ * the way nothing is known of (a step of which something is known is a part of one). */
+struct expected {
+	double mean, error, unknown_steps;
+};
+
+/* Of going to `to`; model: what it says. */
 static void expect(const struct tuner_query *q, const struct known_steps *known,
-		   struct tuner_settings to, double model, double *ret_mean, double *ret_error)
+		   struct tuner_settings to, double model, struct expected *ret_expected)
 {
 	double unknown = STEP_ERROR * STEP_ERROR, variance = MODEL_ERROR * MODEL_ERROR;
+	double steps = 0;
 
-	*ret_mean = model;
 	for (int k = 0; k < TUNER_KNOBS; k++) {
 		int a = q->now.level[k], b = to.level[k];
 
@@ -127,22 +134,24 @@ static void expect(const struct tuner_query *q, const struct known_steps *known,
 			if (isfinite(off))
 				left = 1 / (1 / unknown + known->of[k][l]) + off * off;
 			variance += left;
-			*ret_mean += STEP_GAIN * fmin(1, left / unknown);
+			steps += fmin(1, left / unknown);
 		}
 	}
-	*ret_error = sqrt(variance);
+	*ret_expected = (struct expected){ model + STEP_GAIN * steps, sqrt(variance), steps };
 }
 
 /* What a trial is worth, in gain a window: what it may gain for as long as a load may last, less
- * what it may lose while it lasts itself. More than one step: only a gain that is likely counts. */
-static double worth(double mean, double error, unsigned steps)
+ * what it may lose while it lasts itself. With more than one step that nothing is known of only a
+ * gain that is likely counts; behind one that was tried and changed nothing (a batch that is never
+ * full) the next is as good a try as any. */
+static double worth(const struct expected *e, unsigned steps)
 {
-	double z = mean / error, density = exp(-z * z / 2) / sqrt(2 * M_PI);
-	double gain = error * density + mean * erfc(-z / sqrt(2)) / 2, loss = gain - mean;
+	double z = e->mean / e->error, density = exp(-z * z / 2) / sqrt(2 * M_PI);
+	double gain = e->error * density + e->mean * erfc(-z / sqrt(2)) / 2, loss = gain - e->mean;
 	double windows = loss > CLEAR_LOSS ? CLEAR_WINDOWS : TRIAL_WINDOWS;
 
-	if (steps > 1)
-		gain = fmax(0, mean - error);
+	if (steps > 1 && e->unknown_steps > UNKNOWN_MOST)
+		gain = fmax(0, e->mean - e->error);
 	return gain - (windows * loss + TRIAL_COST * steps) / HORIZON;
 }
 
@@ -160,21 +169,21 @@ static void xgb_propose(struct tuner_policy *p, const struct tuner_query *q,
 	outcome(p, err);
 	samples_known(&p->samples, q->features, q->now, &known);
 	r.choice = 0;
-	r.explored = false;
 	r.prior = r.score[0] = r.predicted[0] = r.error[0] = 0;
 	r.prior_error = TUNER_PRIOR_ERROR;
 	for (int i = 1; i < q->n; i++) {
 		unsigned steps = tuner_settings_distance(q->now, q->candidate[i]);
-		double model = err || !trusted(p) ? 0 : (double)y[i] - y[0], mean, error;
+		double model = err || !trusted(p) ? 0 : (double)y[i] - y[0];
+		struct expected e;
 
-		expect(q, &known, q->candidate[i], model, &mean, &error);
-		r.score[i] = (float)worth(mean, error, steps);
-		r.predicted[i] = (float)mean;
-		r.error[i] = (float)error;
+		expect(q, &known, q->candidate[i], model, &e);
+		r.score[i] = (float)worth(&e, steps);
+		r.predicted[i] = (float)e.mean;
+		r.error[i] = (float)e.error;
 		if (r.score[i] > r.score[r.choice]) {
 			r.choice = i;
-			r.prior = (float)mean;
-			r.prior_error = (float)error;
+			r.prior = (float)e.mean;
+			r.prior_error = (float)e.error;
 		}
 	}
 	*ret_proposal = r;

@@ -12,6 +12,9 @@
 #define GAIN_MOST 0.25f /* beyond that a gain or loss teaches no more */
 #define LOAD_ERROR 0.035 /* a gain in another load, a unit of distance away, is off by this */
 
+#define LEFT_UNIT 0.3f   /* doublings of the processors that are left */
+#define LEFT_LEAST 0.25f
+
 /* What of a load (context.h: key) the gain of a step of a knob hangs on: spinning on processors and
  * on how soon completions come, batches on what waits and how large it is, lanes on who shares the
  * link, memory in reserve on how fast a burst takes it. */
@@ -22,9 +25,23 @@ static const bool matters[TUNER_KNOBS][CONTEXT_KEYS] = {
 	[TUNER_KNOB_RESERVE] = { true, false, true, false, false, false, true },
 };
 
+/* Who spins takes a processor of those that are left: one of two is another matter than one of
+ * eight. 0 where that is unknown. */
+static float left_apart(const struct context_key *a, const struct context_key *b)
+{
+	float from = a->cpus - a->v[CONTEXT_CPU_OTHER], to = b->cpus - b->v[CONTEXT_CPU_OTHER];
+
+	if (isnan(from) || isnan(to))
+		return 0;
+	return fabsf(log2f(fmaxf(from, LEFT_LEAST) / fmaxf(to, LEFT_LEAST))) / LEFT_UNIT;
+}
+
 static double distance(const struct context_key *a, const struct context_key *b, int knob)
 {
 	double most = 0;
+
+	if (knob == TUNER_KNOB_POLL)
+		most = left_apart(a, b);
 
 	for (int i = 0; i < CONTEXT_KEYS; i++)
 		if (matters[knob][i] && fabsf(a->v[i] - b->v[i]) > most) /* false where NaN */

@@ -18,7 +18,9 @@ static const struct {
 	[TUNER_KNOB_RESERVE] = { "reserve_mib", 5, { 64, 128, 256, 512, 1024 } },
 };
 
-const struct tuner_settings tuner_settings_shipped = { { 4, 1, 1, 0 } };
+#define SHIPPED_LANES_OPEN 40
+
+const struct tuner_settings tuner_settings_shipped = { { 4, 1, 3, 0 } };
 
 const char *tuner_knob_name(enum tuner_knob knob)
 {
@@ -51,6 +53,13 @@ void tuner_bounds_all(struct tuner_bounds *ret_bounds)
 		ret_bounds->lo[k] = 0;
 		ret_bounds->hi[k] = (uint8_t)(ladders[k].levels - 1);
 	}
+}
+
+void tuner_bounds_shipped(struct tuner_bounds *ret_bounds)
+{
+	tuner_bounds_all(ret_bounds);
+	ret_bounds->hi[TUNER_KNOB_LANES] =
+		tuner_knob_level(TUNER_KNOB_LANES, SHIPPED_LANES_OPEN);
 }
 
 void tuner_bounds_sane(struct tuner_bounds *bounds)

@@ -33,9 +33,10 @@ struct tuner_bounds {
 	uint8_t lo[TUNER_KNOBS], hi[TUNER_KNOBS];
 };
 
-/* Of the simulated card, not of a mount: the best single setting over the mix that
- * tests/tuner_judge --default sweeps, which policies are judged against. What a mount runs with
- * untuned are its options (node_tuner_static). */
+/* What a mount over RDMA runs with untuned (its options' defaults: a test compares the two), which
+ * policies are judged against. Lanes: the fewest within 1 % of the best over the mix that
+ * tests/tuner_judge --default sweeps, with the batches of a mount. Any mount's own static settings
+ * are its options (node_tuner_static). */
 extern const struct tuner_settings tuner_settings_shipped;
 
 const char *tuner_knob_name(enum tuner_knob knob);
@@ -47,6 +48,8 @@ uint8_t tuner_knob_level(enum tuner_knob knob, uint32_t value);
 
 /* The whole ladders. */
 void tuner_bounds_all(struct tuner_bounds *ret_bounds);
+/* Those of tuner_settings_shipped's mount, with an arena that holds the largest reserve. */
+void tuner_bounds_shipped(struct tuner_bounds *ret_bounds);
 /* Intersects with whole ladders and puts crossed ends right: always valid afterwards. */
 void tuner_bounds_sane(struct tuner_bounds *bounds);
 

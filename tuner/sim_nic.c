@@ -118,8 +118,8 @@ static void demands(const struct sim_load *l, const struct knobs *k, struct stat
 		   reorder * s->demand[UNITS] / m;
 }
 
-/* Residence times and rate for real-valued customers [MVA]; a spread of sizes makes waits
- * longer. */
+/* Residence times and rate for real-valued customers [MVA]. A spread of sizes makes longer what is
+ * left of the batch in service, and nothing else: a full station is no slower for it. */
 static void solve(const struct sim_load *l, struct state *s)
 {
 	double customers = fmax(1, l->clients / s->batch), total = 0;
@@ -130,8 +130,9 @@ static void solve(const struct sim_load *l, struct state *s)
 		for (int i = 0; i < STATIONS; i++) {
 			double d = s->demand[i] / s->servers[i];
 			double others = s->queue[i] * (customers - 1) / customers;
+			double serving = fmin(others, fmin(1, s->rate * d / 1e9));
 
-			s->residence[i] = d * (1 + others * (i == CPU ? 1 : wait));
+			s->residence[i] = d * (1 + others + (i == CPU ? 0 : serving * (wait - 1)));
 			if (s->servers[i] > 1)
 				s->residence[i] += s->demand[i] - d;
 			total += s->residence[i];

@@ -107,6 +107,7 @@ static void shift(struct tuner *t, const struct tuner_window *w, const struct co
 		  struct tuner_decision *d)
 {
 	struct context *old = t->ctx, *ctx = contexts_find(&t->contexts, key);
+	struct tuner_settings shipped = tuner_settings_clamp(t->config.shipped, &w->bounds);
 	bool drift = old && old->reward.n >= 2 && context_distance(&old->key, key) < NEAR;
 
 	t->shifts |= 1;
@@ -119,10 +120,9 @@ static void shift(struct tuner *t, const struct tuner_window *w, const struct co
 		ctx = contexts_new(&t->contexts, key, w->index, old);
 		ctx->best = drift ? old->best : t->config.shipped;
 		ctx->audit_at = w->index + TUNER_AUDIT_EVERY;
-		if (drift && old->audit_at < w->index + TUNER_AUDIT_SOON)
-			ctx->audit_at = old->audit_at;
-		else if (drift)
-			ctx->audit_at = w->index + TUNER_AUDIT_SOON;
+		/* What it inherits may be far below the static settings here. */
+		if (drift && !tuner_settings_equal(ctx->best, shipped))
+			ctx->audit_at = TUNER_AUDIT_NOW;
 		t->budget = TUNER_BUDGET_MOST;
 		t->ctx = ctx;
 		if (drift)

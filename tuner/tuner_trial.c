@@ -136,6 +136,14 @@ static void begin(struct tuner *t, const struct tuner_window *w, struct tuner_de
 		   action, why);
 }
 
+static bool explores(const struct tuner_query *q, const struct tuner_proposal *r)
+{
+	for (int i = 0; i < q->n; i++)
+		if (r->predicted[i] > r->predicted[r->choice]) /* false where one is NaN */
+			return true;
+	return false;
+}
+
 static void ask(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d)
 {
 	struct tuner_query *q = &d->query;
@@ -151,6 +159,7 @@ static void ask(struct tuner *t, const struct tuner_window *w, struct tuner_deci
 		t->config.policy->propose(t->policy, q, &d->proposal);
 	if (d->proposal.choice < 0 || d->proposal.choice >= q->n)
 		d->proposal.choice = 0;
+	d->proposal.explored = explores(q, &d->proposal);
 }
 
 void tuner_trial_next(struct tuner *t, const struct tuner_window *w, struct tuner_decision *d)

@@ -8,6 +8,7 @@
 #include "fs/cmd/top.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,21 +44,21 @@ static int top_ask(const char *where, json_t **ret_reply)
 	return -EIO;
 }
 
-/* Rows of the terminal on standard output, one left for the cursor; 0: it is none. */
-static unsigned top_rows(void)
+/* Of standard output, one row left for the cursor. */
+static struct top_screen top_screen_now(void)
 {
 	struct winsize size;
 
 	if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
 	    size.ws_row < 3)
-		return 0;
-	return size.ws_row - 1U;
+		return (struct top_screen){ 0, 0 };
+	return (struct top_screen){ size.ws_row - 1U, size.ws_col ? size.ws_col : UINT_MAX };
 }
 
 static int top_show(const struct top_args *a, const json_t *before, const json_t *after)
 {
 	json_t *frame = top_frame(before, after);
-	unsigned rows = top_rows();
+	struct top_screen screen = top_screen_now();
 
 	if (!frame) {
 		diag_error("%s: the daemon's answer is not understood; is it of another version?",
@@ -67,12 +68,12 @@ static int top_show(const struct top_args *a, const json_t *before, const json_t
 	if (a->json) {
 		json_dumpf(frame, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
 		printf("\n");
-	} else if (rows && !a->once) {
+	} else if (screen.rows && !a->once) {
 		printf("\033[H"); /* home; each line clears its rest, and the end what is below */
-		top_print(frame, stdout, 1, rows);
+		top_print(frame, stdout, screen);
 		printf("\033[J");
 	} else {
-		top_print(frame, stdout, 0, 0);
+		top_print(frame, stdout, (struct top_screen){ 0, 0 });
 		if (!a->once)
 			printf("\n");
 	}
@@ -93,7 +94,7 @@ static int top_run(const struct top_args *a)
 		err = top_ask(a->where, &after);
 		if (err)
 			break;
-		if (first && !a->json && !a->once && top_rows())
+		if (first && !a->json && !a->once && top_screen_now().rows)
 			printf("\033[2J");
 		first = false;
 		err = top_show(a, before, after);

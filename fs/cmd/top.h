@@ -11,7 +11,13 @@
  */
 json_t *top_frame(const json_t *before, const json_t *after);
 
-/* For people. terminal: each line ends in what clears its rest. rows: of the terminal; 0: all. */
-void top_print(const json_t *frame, FILE *out, int terminal, unsigned rows);
+/* What a terminal has room for; rows is 0 where there is none: all, and no control codes. */
+struct top_screen {
+	unsigned rows, columns;
+};
+
+/* For people. On a terminal each line ends in what clears its rest, and is cut where the screen
+ * ends: one that wraps would push the first line off it. */
+void top_print(const json_t *frame, FILE *out, struct top_screen screen);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "common/units.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,23 +12,38 @@
 
 #define TOP_BAR 32
 
+#define TOP_LINE_BYTES 1024
+
 struct top_out {
 	FILE *out;
+	struct top_screen screen; /* rows: still free; UINT_MAX: no end */
 	bool terminal;
-	unsigned rows; /* still free; UINT32_MAX: no end */
 };
+
+/* Bytes of the first n characters of UTF-8 text, or of all. */
+static int top_cut(const char *text, unsigned n)
+{
+	int i = 0;
+
+	for (; text[i]; i++)
+		if (((unsigned char)text[i] & 0xC0) != 0x80 && n-- == 0)
+			break;
+	return i;
+}
 
 __attribute__((format(printf, 2, 3))) static void top_line(struct top_out *o, const char *fmt, ...)
 {
+	char line[TOP_LINE_BYTES];
 	va_list ap;
 
-	if (o->rows == 0)
+	if (o->screen.rows == 0)
 		return;
-	if (o->rows != UINT32_MAX)
-		o->rows--;
+	if (o->screen.rows != UINT_MAX)
+		o->screen.rows--;
 	va_start(ap, fmt);
-	vfprintf(o->out, fmt, ap);
+	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
+	fprintf(o->out, "%.*s", top_cut(line, o->screen.columns), line);
 	fputs(o->terminal ? "\033[K\n" : "\n",
 	      o->out); /* clears what the last frame left behind it */
 }
@@ -148,14 +164,14 @@ static void top_print_tuner(struct top_out *o, const json_t *f)
 		 num(t, "regret"));
 }
 
-void top_print(const json_t *f, FILE *out, int terminal, unsigned rows)
+void top_print(const json_t *f, FILE *out, struct top_screen screen)
 {
-	struct top_out o = { .out = out,
-			     .terminal = terminal != 0,
-			     .rows = rows ? rows : UINT32_MAX };
+	struct top_out o = { out, screen, screen.rows > 0 };
 	const json_t *bytes = json_object_get(f, "bytes_per_second");
 	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES], c[UNITS_TEXT_BYTES];
 
+	if (!o.terminal)
+		o.screen = (struct top_screen){ UINT_MAX, UINT_MAX };
 	top_line(&o,
 		 "kvfs %s %s  cpu %.0f %%, resident %s, read %s/s, write %s/s, %.0f in flight%s%s",
 		 text(f, "version"), text(f, "role"), num(f, "cpu_percent"),

@@ -275,7 +275,7 @@ END_TEST
 
 static int run_suite(void)
 {
-	bool thorough = getenv("KVFS_TEST_LONG") != NULL;
+	bool thorough = unit_long();
 	Suite *s = suite_create("node_crash");
 	TCase *t = tcase_create("all");
 

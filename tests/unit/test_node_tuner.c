@@ -147,6 +147,31 @@ static void put(const char *root, const char *path, const char *text);
 
 /* An address without a prefix: verbs where there is a device. A link that has to take tcp after all
  * opens no more than is usual there; one that gets RDMA later all that the tuner may want. */
+/* What policies are judged against is what a mount over RDMA has, and may. */
+START_TEST(the_card_judges_a_verbs_mount)
+{
+	struct tuner_settings own;
+	struct tuner_bounds b, shipped;
+
+	set("mirror=verbs:a:1");
+	own = node_tuner_static(&node);
+	ck_assert(tuner_settings_equal(own, tuner_settings_shipped));
+	ck_assert_uint_eq(opt.lanes,
+			  tuner_knob_value(TUNER_KNOB_LANES, own.level[TUNER_KNOB_LANES]));
+	ck_assert_uint_eq(opt.poll_us,
+			  tuner_knob_value(TUNER_KNOB_POLL, own.level[TUNER_KNOB_POLL]));
+	ck_assert_int_eq(region_pool_create(&region_memfd_ops, 64 << 20, 0, &node.regions), 0);
+	node.arena_bytes = 4ULL << 30;
+	node_tuner_bounds(&node, &b);
+	node.arena_bytes = 1ULL << 30;
+	region_pool_destroy(node.regions);
+	/* of the links, which there are none of here */
+	b.hi[TUNER_KNOB_LANES] = tuner_knob_level(TUNER_KNOB_LANES, node_tuner_lanes_open(&node));
+	tuner_bounds_shipped(&shipped);
+	ck_assert_mem_eq(&b, &shipped, sizeof(b));
+}
+END_TEST
+
 START_TEST(lanes_of_an_address_without_a_prefix)
 {
 	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];
@@ -432,6 +457,7 @@ int main(void)
 	tcase_add_test(c, transports_are_told_apart);
 	tcase_add_test(c, lanes_are_opened_ahead);
 	tcase_add_test(c, lanes_are_usual_with_a_transport);
+	tcase_add_test(c, the_card_judges_a_verbs_mount);
 	tcase_add_test(c, lanes_of_an_address_without_a_prefix);
 	tcase_add_test(c, the_arena_bounds_the_reserve);
 	tcase_add_test(c, a_refusal_bounds_the_reserve_for_a_while);

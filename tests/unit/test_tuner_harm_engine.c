@@ -460,7 +460,7 @@ int main(void)
 	Suite *s = suite_create("tuner harm, engine");
 	TCase *rewards = tcase_of(s, "rewards"), *loads = tcase_of(s, "loads");
 	TCase *limits = tcase_of(s, "limits"), *model = tcase_of(s, "model");
-	int half = getenv("KVFS_TEST_LONG") ? 2 : 1;
+	int half = unit_long() ? 2 : 1;
 
 	tcase_add_loop_test(rewards, the_bar_tells_harm, 0, half);
 	tcase_add_loop_test(rewards, wrong_rewards, 0, 2 * half);

@@ -195,6 +195,34 @@ START_TEST(a_rising_error_retrains)
 }
 END_TEST
 
+/* Where the next level of a knob was tried and changed nothing, the one behind it is worth a try;
+ * where nothing was tried yet, the next level comes first. */
+START_TEST(a_plateau_hides_nothing)
+{
+	struct tuner_settings now = { { 4, 1, 3, 0 } }, next = { { 4, 1, 2, 0 } },
+			      behind = { { 4, 1, 1, 0 } };
+	struct tuner_features load;
+	struct tuner_query q = { .features = &load, .now = now, .n = 3,
+				 .candidate = { now, next, behind } };
+	struct tuner_proposal r;
+	struct tuner_policy *p;
+
+	for (int i = 0; i < TUNER_FEATURES; i++)
+		load.v[i] = NAN;
+	load.v[TUNER_F_RECORD_MEAN] = 1024;
+	load.v[TUNER_F_IN_FLIGHT] = 16;
+	ck_assert_int_eq(tuner_policy_xgboost.create(1, &p), 0);
+	tuner_policy_xgboost.propose(p, &q, &r);
+	ck_assert_int_eq(r.choice, 1);
+	tuner_policy_xgboost.learn(p, &(struct tuner_sample){ load, now, next, 0, 0.01f });
+	q.n = 2; /* next is banned now */
+	q.candidate[1] = behind;
+	tuner_policy_xgboost.propose(p, &q, &r);
+	ck_assert_int_eq(r.choice, 1);
+	tuner_policy_xgboost.destroy(p);
+}
+END_TEST
+
 START_TEST(file_keeps_and_refuses)
 {
 	char dir[] = "/tmp/kvfs-test-XXXXXX";
@@ -252,6 +280,7 @@ int main(void)
 	tcase_add_test(t, other_bytes_are_refused);
 	tcase_add_test(t, each_call_may_fail);
 	tcase_add_test(t, a_rising_error_retrains);
+	tcase_add_test(t, a_plateau_hides_nothing);
 	tcase_add_test(t, file_keeps_and_refuses);
 	suite_add_tcase(s, t);
 	return unit_run(s);

@@ -115,6 +115,33 @@ START_TEST(what_is_known_fades_with_distance)
 }
 END_TEST
 
+/* Six of eight processors are left, or two and then one: the last is farther. */
+START_TEST(spinning_hangs_on_what_is_left)
+{
+	struct tuner_settings at = { { 4, 1, 1, 0 } }, sleeps = { { 4, 0, 1, 0 } };
+	struct tuner_sample t = { load_of(1024, 16), at, sleeps, 0, 0.02f };
+	struct known_steps plenty, scarce;
+	struct tuner_features load;
+
+	memset(&samples, 0, sizeof(samples));
+	t.features.v[TUNER_F_CPU_OTHER] = 1;
+	samples_add(&samples, &t);
+	load = t.features;
+	load.v[TUNER_F_CPU_OTHER] = 2;
+	samples_known(&samples, &load, at, &plenty);
+	memset(&samples, 0, sizeof(samples));
+	t.features.v[TUNER_F_CPU_OTHER] = 6;
+	samples_add(&samples, &t);
+	load.v[TUNER_F_CPU_OTHER] = 7;
+	samples_known(&samples, &load, at, &scarce);
+	ck_assert_double_gt(scarce.off[TUNER_KNOB_POLL][0], 2 * plenty.off[TUNER_KNOB_POLL][0]);
+	/* Unknown is no difference. */
+	load.v[TUNER_F_CPU_OTHER] = NAN;
+	samples_known(&samples, &load, at, &scarce);
+	ck_assert_double_eq(scarce.off[TUNER_KNOB_POLL][0], 0);
+}
+END_TEST
+
 /* Noise of other programs' CPU is no move of the load; twice the clients is, noisy or not. */
 START_TEST(noise_is_no_move)
 {
@@ -212,6 +239,7 @@ int main(void)
 	tcase_add_test(t, other_bytes_are_refused);
 	tcase_add_test(t, extremes_are_cut);
 	tcase_add_test(t, what_is_known_fades_with_distance);
+	tcase_add_test(t, spinning_hangs_on_what_is_left);
 	tcase_add_test(t, noise_is_no_move);
 	tcase_add_test(t, others_may_follow);
 	tcase_add_test(t, mirrors_are_part_of_a_load);

@@ -3,6 +3,9 @@
 #define KVFS_TESTS_UNIT_MAIN_H
 /* main() of a unit test: runs one suite, prints Check's summary, exits 1 on failure. */
 #include <check.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Built with a sanitizer: its own memory and time are in what a test measures. */
 #if defined(__has_feature)
@@ -15,6 +18,14 @@
 #else
 #define UNIT_SANITIZED 0
 #endif
+
+/* KVFS_TEST_LONG, as in tests/shell/mounts.sh: unset, empty and 0 mean the usual length. */
+static inline bool unit_long(void)
+{
+	const char *text = getenv("KVFS_TEST_LONG");
+
+	return text && *text && strcmp(text, "0") != 0;
+}
 
 static inline int unit_run(Suite *suite)
 {
