@@ -161,7 +161,7 @@ static void summary_json(struct fsck *f)
 		json_object_set_new(j, "uuid",
 				    json_string(volume_uuid_format(f->super.uuid, uuid)));
 		json_object_set_new(j, "label", json_string(f->super.label));
-		json_object_set_new(j, "node_id", json_integer(f->super.node_id));
+		json_object_set_new(j, "node_id", json_sprintf("%08x", f->super.node_id));
 	}
 	json_dumpf(j, stdout, JSON_INDENT(2));
 	putchar('\n');

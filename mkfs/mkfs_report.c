@@ -69,7 +69,7 @@ int mkfs_report_json(const struct mkfs_report *r)
 		json_object_set_new(j, "uuid",
 				    json_string(volume_uuid_format(r->plan->uuid, uuid)));
 	if (r->made)
-		json_object_set_new(j, "node_id", json_integer(r->super.node_id));
+		json_object_set_new(j, "node_id", json_sprintf("%08x", r->super.node_id));
 	json_dumpf(j, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(j);

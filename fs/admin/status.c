@@ -152,17 +152,12 @@ static json_t *status_add(json_t *j, const struct metrics_snapshot *snap,
 static json_t *status_volume(const struct node *n)
 {
 	const struct volume_super *s = &n->vol->super;
-	char uuid[37];
-	unsigned i, at = 0;
+	char uuid[VOLUME_UUID_TEXT_BYTES], node[9];
 
-	for (i = 0; i < 16; i++) {
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			uuid[at++] = '-';
-		snprintf(uuid + at, 3, "%02x", s->uuid[i]);
-		at += 2;
-	}
-	return json_pack("{s:o, s:s, s:s, s:I, s:b, s:s}", "path", json_text(n->vol->path), "uuid",
-			 uuid, "label", s->label, "node_id", JI(s->node_id), "pmem",
+	volume_uuid_format(s->uuid, uuid);
+	snprintf(node, sizeof(node), "%08x", s->node_id);
+	return json_pack("{s:o, s:s, s:s, s:s, s:b, s:s}", "path", json_text(n->vol->path), "uuid",
+			 uuid, "label", s->label, "node_id", node, "pmem",
 			 oplog_is_pmem(n->log), "state",
 			 s->state == VOLUME_READY ? "ready" : "resyncing");
 }
@@ -175,7 +170,7 @@ static json_t *status_sync_nodes(struct node *n)
 
 	pthread_mutex_lock(&n->super_lock);
 	for (uint32_t i = 0; i < s->sync_count; i++)
-		json_array_append_new(list, json_integer(s->sync_nodes[i]));
+		json_array_append_new(list, json_sprintf("%08x", s->sync_nodes[i]));
 	pthread_mutex_unlock(&n->super_lock);
 	return list;
 }

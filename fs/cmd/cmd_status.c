@@ -49,6 +49,7 @@ static void status_print_top(const json_t *j)
 
 	printf("volume      %s  %s%s%s\n", status_str(j, "volume", "path"),
 	       status_str(j, "volume", "uuid"), label[0] ? "  " : "", label);
+	printf("node        %s\n", status_str(j, "volume", "node_id"));
 	printf("role        %s, pid %llu%s%s\n", status_str(j, NULL, "role"),
 	       (unsigned long long)status_u64(j, NULL, "pid"), mountpoint[0] ? ", mounted on " : "",
 	       mountpoint);
