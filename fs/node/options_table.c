@@ -11,6 +11,8 @@
 
 #define FIELD(f) offsetof(struct options, f)
 #define BOTH (OPTIONS_MOUNT | OPTIONS_MIRROR)
+#define HELP_COLUMN 28 /* where texts begin */
+#define HELP_WIDTH 79
 
 static const struct option_def option_table[] = {
 	{ "arena", KIND_SIZE, BOTH, FIELD(arena_bytes), 16 << 20, 1ULL << 46, NULL, "SIZE",
@@ -23,8 +25,7 @@ static const struct option_def option_table[] = {
 	  "where the mirror waits for its primary; may be repeated" },
 	{ "protocol", KIND_CHOICE, OPTIONS_MOUNT, FIELD(protocol), 0, 0, "A|B|C", "A|B|C",
 	  "acknowledge when in the local log (A), also in the mirrors' memory (B), also in their "
-	  "logs (C) "
-	  "(default: C)" },
+	  "logs (C) (default: C)" },
 	{ "transport", KIND_CHOICE, BOTH, FIELD(transport), 0, 0, "auto|verbs|tcp|shm",
 	  "auto|verbs|tcp|shm",
 	  "transport of addresses without a prefix; auto: verbs where both ends have it, "
@@ -121,6 +122,28 @@ void options_init(struct options *o, enum options_role role)
 	static_assert(OPTION_COUNT <= sizeof(o->source), "options.source");
 }
 
+/* Words from a column on, the first line being there already, up to a terminal's usual width. */
+static void print_wrapped(FILE *out, const char *text)
+{
+	size_t at = HELP_COLUMN;
+
+	while (*text) {
+		size_t word = strcspn(text, " ");
+
+		if (at > HELP_COLUMN && at + 1 + word > HELP_WIDTH) {
+			fprintf(out, "\n%*s", HELP_COLUMN, "");
+			at = HELP_COLUMN;
+		} else if (at > HELP_COLUMN) {
+			fputc(' ', out);
+			at++;
+		}
+		fprintf(out, "%.*s", (int)word, text);
+		at += word;
+		text += word + strspn(text + word, " ");
+	}
+	fputc('\n', out);
+}
+
 void options_help(enum options_role role, FILE *out)
 {
 	char left[64];
@@ -133,7 +156,9 @@ void options_help(enum options_role role, FILE *out)
 			continue;
 		snprintf(left, sizeof(left), "%s%s%s", d->name, d->arg ? "=" : "",
 			 d->arg ? d->arg : "");
-		fprintf(out, "  %-26s%s%s\n", left,
-			strlen(left) > 25 ? "\n                            " : "", d->help);
+		fprintf(out, "  %-26s", left);
+		if (strlen(left) > HELP_COLUMN - 3)
+			fprintf(out, "\n%*s", HELP_COLUMN, "");
+		print_wrapped(out, d->help);
 	}
 }

@@ -22,7 +22,7 @@ help_options()
 	/^Options, / { on = 1; next }
 	!on { next }
 	/^  [a-z]/ { if (name) print name " " text; name = $1; $1 = ""; text = $0; next }
-	/^    / { text = text " " $0 }
+	/^    / { sub(/^ +/, ""); text = text " " $0 }
 	END { if (name) print name " " text }' |
 		sed -E 's/^([^ ]+) .*\(default: ([^;)]*)[;)].*/\1 \2/; t; s/ .*//'
 }
