@@ -399,14 +399,6 @@ static inline double harm_share(void)
 	return tuned / at_static;
 }
 
-static inline unsigned harm_patience(void)
-{
-	const char *text = getenv("KVFS_TEST_PATIENCE");
-	unsigned long n = text ? strtoul(text, NULL, 10) : 1;
-
-	return n >= 1 && n <= 100 ? (unsigned)n : 1;
-}
-
 /* Rounds of a disturbance and a look whether throughput is back. */
 struct harm_rounds {
 	unsigned rounds, back;
@@ -420,7 +412,7 @@ static inline bool harm_is_back(struct harm_rounds *r, double share)
 	r->back += share >= HARM_BACK;
 	if (2 * r->back >= r->rounds)
 		return true;
-	ck_assert_msg(r->rounds < HARM_ROUNDS * harm_patience(),
+	ck_assert_msg(r->rounds < HARM_ROUNDS * unit_patience(),
 		      "throughput was back in %u of %u rounds only, in the last to %.2f", r->back,
 		      r->rounds, share);
 	return false;

@@ -104,7 +104,7 @@ START_TEST(the_bar_tells_harm)
 	worst = node_tuner_static(harm.node);
 	worst.level[TUNER_KNOB_BATCH] = 0;
 	do {
-		ck_assert_uint_lt(round, HARM_ROUNDS * harm_patience());
+		ck_assert_uint_lt(round, HARM_ROUNDS * unit_patience());
 		tuner_loop_set(node_tuner_loop(harm.node), worst);
 		missed += harm_share() < HARM_BACK;
 		round++;
@@ -131,7 +131,7 @@ START_TEST(wrong_rewards)
 		lie_rate = looks[variant_of(_i)] * harm_static_rate();
 		atomic_store(&harm.lie, true);
 		while (batch_of(harm_wait(1)) > 4) /* else nothing is shown */
-			ck_assert_uint_lt(tries++, 200 * harm_patience());
+			ck_assert_uint_lt(tries++, 200 * unit_patience());
 		atomic_store(&harm.lie, false);
 		share = harm_share();
 	} while (!harm_is_back(&rounds, share));
@@ -248,7 +248,7 @@ static void wait_for_refusal(void)
 	atomic_store(&harm.lie, true);
 	while (atomic_load(&refusals) == 0) {
 		harm_wait(1);
-		ck_assert_msg(++tries < 300 * harm_patience(), "the reserve was never raised");
+		ck_assert_msg(++tries < 300 * unit_patience(), "the reserve was never raised");
 	}
 	harm_wait(2);
 	ck_assert_uint_eq(reserve_top(), own);
@@ -328,7 +328,7 @@ START_TEST(memlock_forbids_the_next_region)
 	do { /* what is there is registered, and one region more fits */
 		harm_wait(5);
 		region_pool_stats(harm.node->regions, &stats);
-		ck_assert_uint_lt(++tries, 100 * harm_patience());
+		ck_assert_uint_lt(++tries, 100 * unit_patience());
 	} while (stats.registered_bytes < stats.ready_bytes + stats.used_bytes);
 	atomic_store(&given_most, stats.registered_bytes + REGION_BYTES);
 	do {
@@ -450,7 +450,7 @@ static TCase *tcase_of(Suite *s, const char *name)
 {
 	TCase *t = tcase_create(name);
 
-	tcase_set_timeout(t, 120 * harm_patience());
+	tcase_set_timeout(t, 120 * unit_patience());
 	suite_add_tcase(s, t);
 	return t;
 }

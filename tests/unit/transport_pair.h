@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "replication/transport/transport.h"
+#include "tests/unit/unit_main.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -46,10 +47,7 @@ static inline void pair_must(bool ok, const char *what)
  * after 4.3 s only. */
 static inline uint64_t pair_deadline(void)
 {
-	const char *patience = getenv("KVFS_TEST_PATIENCE");
-	long times = patience ? strtol(patience, NULL, 10) : 1;
-
-	return clock_mono_ns() + PAIR_DEADLINE_NS * (uint64_t)(times > 1 ? times : 1);
+	return clock_mono_ns() + PAIR_DEADLINE_NS * unit_patience();
 }
 
 /* Connected stream sockets: unix ones, or over loopback. Each pair has another address of it:

@@ -27,6 +27,15 @@ static inline bool unit_long(void)
 	return text && *text && strcmp(text, "0") != 0;
 }
 
+/* KVFS_TEST_PATIENCE: how many times slower than usual things may be, 1 to 100. */
+static inline unsigned unit_patience(void)
+{
+	const char *text = getenv("KVFS_TEST_PATIENCE");
+	unsigned long n = text ? strtoul(text, NULL, 10) : 1;
+
+	return n >= 1 && n <= 100 ? (unsigned)n : 1;
+}
+
 static inline int unit_run(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);
