@@ -458,6 +458,7 @@ static int report(const struct options *o)
 {
 	double share[CONTENDERS] = { 0 };
 	struct summary xgboost = { 0 };
+	bool judged = false;
 	int status = 0;
 
 	printf("| policy | workload | best of phase | worst phase | to default | to best static | "
@@ -482,10 +483,12 @@ static int report(const struct options *o)
 		if (!contenders[p].extra)
 			status |= s.bad > 2 || !(s.gain >= 0.97) || !(s.gain_worst > 0) ||
 				  !(s.share_worst > 0);
-		if (o->full && !o->held_out && p == XGBOOST)
+		if (o->full && !o->held_out && p == XGBOOST) {
 			xgboost = s;
+			judged = true;
+		}
 	}
-	if (xgboost.share > 0)
+	if (judged)
 		status |= show_bars(&xgboost) && o->bars;
 	/* One that never moves is no pass. */
 	if (!o->policy && !o->workload)

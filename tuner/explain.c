@@ -110,11 +110,13 @@ void tuner_explain_print(FILE *out, const struct tuner_decision *d)
 		fprintf(out, "  next      %s\n", tuner_settings_format(d->after, text));
 	fprintf(out, "  reward    %.4f, expected %.4f, gain %+.4f\n", d->reward, d->expected,
 		d->gain);
-	for (int i = 0; d->query.n > 1 && i < d->query.n; i++)
-		fprintf(out, "  %s %+.4f (%+.4f, give or take %.4f) %s\n",
-			i == d->proposal.choice ? "=>" : "  ", d->proposal.score[i],
-			d->proposal.predicted[i], d->proposal.error[i],
-			tuner_settings_format(d->query.candidate[i], text));
+	for (int i = 0; d->query.n > 1 && i < d->query.n; i++) {
+		fprintf(out, "  %s %+.4f (%+.4f", i == d->proposal.choice ? "=>" : "  ",
+			d->proposal.score[i], d->proposal.predicted[i]);
+		if (!isnan(d->proposal.error[i]))
+			fprintf(out, ", give or take %.4f", d->proposal.error[i]);
+		fprintf(out, ") %s\n", tuner_settings_format(d->query.candidate[i], text));
+	}
 	fprintf(out, "  features ");
 	for (int i = 0; i < TUNER_FEATURES; i++)
 		if (!isnan(d->features.v[i]))

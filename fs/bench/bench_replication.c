@@ -4,7 +4,7 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
-#include "fs/cmd/cmd.h"
+#include "common/exit_code.h"
 #include "fs/node/node_tuner.h"
 #include "replication/transport/transport_verbs.h"
 

@@ -4,8 +4,8 @@
 #include "fs/bench/bench_replication.h"
 
 #include "common/diag.h"
+#include "common/exit_code.h"
 #include "common/units.h"
-#include "fs/cmd/cmd.h"
 
 #include <errno.h>
 #include <stddef.h>

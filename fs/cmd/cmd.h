@@ -3,12 +3,7 @@
 #define KVFS_FS_CMD_H
 /* The kvfs program's sub-commands. Each gets its own argv (argv[0] is its name) and returns
  * an exit code. */
-
-enum cmd_exit {
-	CMD_OK = 0,
-	CMD_FAILED = 1, /* one line on stderr said what and why */
-	CMD_USAGE = 2,  /* the command line was wrong */
-};
+#include "common/exit_code.h"
 
 int cmd_bench(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);

@@ -132,6 +132,8 @@ void node_tuner_retries_read(struct node_tuner_traffic *t, const struct node_tun
 		}
 		t->retries += grown(&t->retries_last, now, t->any_retries);
 		t->any_retries = true;
+	} else {
+		t->any_retries = false;
 	}
 	snap->counter[TUNER_RETRIES] = of_links + t->retries;
 	snap->have |= 1U << TUNER_RETRIES;

@@ -58,7 +58,7 @@ struct options {
 	unsigned timeout_s, connect_s;
 	unsigned lanes, poll_us;    /* lanes: 0 until options_finish says how many are usual */
 	bool lanes_default;         /* mount: it did */
-	unsigned lanes_open;        /* mount; 0: what the tuner may want (node_tuner.h) */
+	unsigned lanes_open;        /* mount; 0: what the tuner may want (primary.h) */
 	unsigned uring;             /* enum options_uring */
 	unsigned early_truncate;    /* mount; enum options_switch */
 	unsigned too_few_mirrors;   /* mount; enum options_too_few */
@@ -90,7 +90,8 @@ int options_set_list(struct options *o, const char *list, enum options_source so
 int options_read_file(struct options *o, const char *path, enum options_source source,
 		      char why[OPTIONS_WHY_BYTES]);
 
-/* What only holds for all options together; fills min_mirrors. -EINVAL with why. */
+/* What only holds for all options together; fills min_mirrors, lanes and
+ * poll_us where nothing was said. -EINVAL with why. */
 int options_finish(struct options *o, char why[OPTIONS_WHY_BYTES]);
 
 /* The table as --help shows it. */

@@ -202,8 +202,6 @@ static int resync_send_image(struct link *l, int fd, const struct ckpt_info *inf
 	if (err)
 		return err;
 	begin.total_bytes = htobe64(total);
-	atomic_store_explicit(&l->resync_done, 0, memory_order_relaxed);
-	atomic_store_explicit(&l->resync_installed, 0, memory_order_relaxed);
 	atomic_store_explicit(&l->resync_total, total, memory_order_relaxed);
 	err = resync_send_frame(l, fd, REPL_RESYNC_BEGIN, &begin, sizeof(begin));
 	for (uint64_t i = 0; !err && i <= segs; i++) {
@@ -272,8 +270,14 @@ static int resync_await_done(struct link *l, int fd, uint64_t lsn)
 int resync_send(struct link *l, int fd)
 {
 	struct ckpt_info info;
-	int err = resync_pin(l, &info);
+	int err;
 
+	/* Nothing is shown of the resync before this one: its checkpoint may take a while. */
+	atomic_store_explicit(&l->resync_done, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->resync_installed, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->resync_total, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->resync_rate, 0, memory_order_relaxed);
+	err = resync_pin(l, &info);
 	if (err)
 		return link_fail(l, err == -ENOSPC ? -EIO : err, "no checkpoint to resync from: %s",
 				 strerror(-err));

@@ -47,8 +47,8 @@ for r in rows:
     # What so many clients can have spent, and Markov's inequality (buckets are 1/16 wide).
     assert r["mean_us"] * ops <= r["threads"] * seconds * 1e6, r
     assert r["p50_us"] <= 2.2 * r["mean_us"] and r["p99_us"] <= 110 * r["mean_us"], r
-    # Clients do little else than their operations.
-    assert r["mean_us"] * ops >= 0.1 * r["threads"] * seconds * 1e6, r
+    # Clients do little else than their operations; seqwrite is over before they all run.
+    assert r["load"] == "seqwrite" or r["mean_us"] * ops >= 0.1 * r["threads"] * seconds * 1e6, r
 END
 nothing_left
 

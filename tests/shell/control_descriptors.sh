@@ -14,7 +14,7 @@ pid=$(status_of m .pid)
 control_ticks()
 {
 	for control_task in /proc/"$pid"/task/*; do
-		read -r control_name <"$control_task/comm"
+		read -r control_name 2>/dev/null <"$control_task/comm" || continue # it has ended
 		[ "$control_name" = kv-control ] || continue
 		ticks=$(awk '{ print $14 + $15 }' "$control_task/stat")
 	done

@@ -145,8 +145,6 @@ END_TEST
 
 static void put(const char *root, const char *path, const char *text);
 
-/* An address without a prefix: verbs where there is a device. A link that has to take tcp after all
- * opens no more than is usual there; one that gets RDMA later all that the tuner may want. */
 /* What policies are judged against is what a mount over RDMA has, and may. */
 START_TEST(the_card_judges_a_verbs_mount)
 {
@@ -172,6 +170,8 @@ START_TEST(the_card_judges_a_verbs_mount)
 }
 END_TEST
 
+/* An address without a prefix: verbs where there is a device. A link that has to take tcp after all
+ * opens no more than is usual there; one that gets RDMA later all that the tuner may want. */
 START_TEST(lanes_of_an_address_without_a_prefix)
 {
 	char root[] = "/tmp/kvfs-test-XXXXXX", command[64];

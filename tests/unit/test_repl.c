@@ -410,7 +410,8 @@ START_TEST(waits_for_log_room)
 	began_ns = clock_mono_ns();
 	for (int i = 0; i < STALLED_PUTS; i++)
 		ck_assert_uint_eq(rig_write_many(&rig.p, 1, 1, 0), 0);
-	ck_assert_uint_lt(clock_mono_ns() - began_ns, STALLED_PUTS * 10 * NSEC_PER_MSEC);
+	ck_assert_uint_lt(clock_mono_ns() - began_ns,
+			  unit_patience() * STALLED_PUTS * 10 * NSEC_PER_MSEC);
 	mirror_stats(rig.m[0].mirror, &s);
 	ck_assert(s.connected);
 	rig.m[0].no_checkpoints = false;
