@@ -15,7 +15,6 @@
  * Threads: one writer; used() is tracked here, so readers take no lock of the library.
  */
 #include "log/logdev.h"
-#include "log/logdev.h"
 #include "log/logdev_pmemlog_internal.h"
 
 #include "log/logdev_bus.h"

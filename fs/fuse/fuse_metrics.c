@@ -154,6 +154,11 @@ void fs_metrics_end(struct fs_metrics *fm)
 	metric_add(fm->in_flight, (uint64_t)-1);
 }
 
+void fs_metrics_again(struct fs_metrics *fm)
+{
+	metric_add(fm->in_flight, (uint64_t)-1);
+}
+
 struct fs_timing fs_metrics_timing(bool is_request)
 {
 	return (struct fs_timing){

@@ -36,6 +36,8 @@ void fs_metrics_init(struct fs_metrics *fm, struct metrics *m);
 /* Worker: around the handler of the request in buf. came_ns: when it came, 0: just now. */
 void fs_metrics_begin(struct fs_metrics *fm, const struct fuse_buf *buf, uint64_t came_ns);
 void fs_metrics_end(struct fs_metrics *fm);
+/* In place of end: the request is handled once more, and counts then. */
+void fs_metrics_again(struct fs_metrics *fm);
 
 /* In a handler: the timing of an operation made now, and that its complete() will call
  * fs_metrics_answered. */

@@ -56,7 +56,11 @@ void ring_entry_handle(struct ring_entry *e)
 	fs_metrics_begin(&e->ring->rings->fs->metrics, &buf, e->pushed_ns);
 	e->pushed_ns = 0;
 	fuse_session_process_buf(e->ring->rings->fs->se, &buf);
-	fs_metrics_end(&e->ring->rings->fs->metrics);
+	/* another's entry may be the next request's already */
+	if (ring_self == e->ring && (e->refused == RING_REFUSED || e->refused == RING_PUT_OFF))
+		fs_metrics_again(&e->ring->rings->fs->metrics);
+	else
+		fs_metrics_end(&e->ring->rings->fs->metrics);
 }
 
 bool ring_entry_is_statfs(const struct ring_entry *e)

@@ -49,7 +49,7 @@ static void collect_process(struct node *n)
 				       NSEC_PER_USEC);
 }
 
-/* A resync holds the swap lock for as long as it loads: the figures stay as they were then. */
+/* Where a resync has the swap lock at this moment the figures stay as they were. */
 static void collect_store(struct node *n)
 {
 	struct store_stats s;

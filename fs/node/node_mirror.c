@@ -4,8 +4,8 @@
  * "kv-mirror".
  *
  * Switching the log's pools belongs to that thread too (it is the appender), so want_checkpoint
- * switches and the checkpoint thread only covers. A resync holds ckpt_busy from begin to install,
- * so no checkpoint comes between.
+ * switches and the checkpoint thread only covers. A resync holds ckpt_busy as it begins and
+ * as it installs; in between the store is empty, of which there is nothing to write.
  */
 #include "fs/node/node.h"
 

@@ -44,7 +44,7 @@ static const struct option_def option_table[] = {
 	  "below min_mirrors for longer than timeout, a change waits and fails with EIO, or fails "
 	  "at once with EROFS (default: fail)" },
 	{ "connect_timeout", KIND_UINT, OPTIONS_MOUNT, FIELD(connect_s), 1, 3600, NULL, "SEC",
-	  "longest wait of the mount for min_mirrors (default: 10)" },
+	  "longest wait of the mount for min_mirrors (default: 30)" },
 	{ "lanes", KIND_UINT, OPTIONS_MOUNT, FIELD(lanes), 1, 40, NULL, "N",
 	  "connections used to each mirror; the tuner opens more ahead "
 	  "(default: verbs 20, shm and tcp 2)" },
@@ -111,7 +111,7 @@ void options_init(struct options *o, enum options_role role)
 	o->min_mirrors = OPTIONS_MAJORITY;
 	o->timeout_s = 30;
 	o->early_truncate = OPTIONS_OFF;
-	o->connect_s = 10;
+	o->connect_s = 30;
 	o->lanes = role == OPTIONS_MIRROR ? 40 : 0;
 	o->poll_us = TRANSPORT_POLL_US_DEFAULT;
 	o->ack_timeout = 14;

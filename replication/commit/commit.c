@@ -184,10 +184,12 @@ int commit_switch_log(struct commit *c)
 		c->leader = true;
 		oplog_usage(c->log, &u);
 		err = commit_heeds_hold(&u) || !commit_room_give_up_rest_locked(c) ? -EBUSY : 0;
+		c->switching = !err;
 		pthread_mutex_unlock(&c->lock);
 		if (!err)
 			err = oplog_switch(c->log, c->cfg.epoch);
 		pthread_mutex_lock(&c->lock);
+		c->switching = false;
 		commit_room_update_locked(c);
 		c->leader = false;
 	} else {

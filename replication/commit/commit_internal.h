@@ -54,6 +54,7 @@ struct commit {
 	struct cds_list_head waiters;    /* lock: by LSN */
 	bool leader;                     /* lock */
 	bool leader_wanted;              /* lock: commit_switch_log waits for its turn */
+	bool switching;                  /* lock: it switches: room is what it left of it */
 	/* The leader's: in the log and answered, to be posted with the next group; a reference to
 	 * each. Room for that group. */
 	struct op *owed[2 * COMMIT_BATCH_OPS];

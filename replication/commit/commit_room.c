@@ -39,7 +39,7 @@ void commit_room_update_locked(struct commit *c)
 	struct oplog_usage u;
 	uint64_t room;
 
-	if (c->failed)
+	if (c->failed || c->switching)
 		return;
 	oplog_usage(c->log, &u);
 	room = u.active_capacity_bytes - u.active_used_bytes;

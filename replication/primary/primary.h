@@ -60,7 +60,7 @@ struct primary_config {
 /*
  * How many lanes a link opens over a transport: what somebody asked for, else lanes and, with
  * lanes_ahead, twice that or what is usual with the transport. lanes may be meant for another one
- * (a link that falls back to tcp): where it is a default no more than is usual are used.
+ * (a link that falls back to tcp): where it is a default no more than is usual are opened.
  */
 unsigned primary_lanes_open(const struct primary_config *cfg, const struct transport_ops *ops);
 

@@ -226,7 +226,7 @@ static void resync_await_frame(struct link *l, int fd, uint64_t end_ns)
 	       !atomic_load_explicit(&l->primary->stopping, memory_order_relaxed));
 }
 
-static int resync_take_progress(struct link *l, const void *in, size_t len)
+static int resync_take_progress(struct link *l, const void *in, size_t len, bool *ret_more)
 {
 	uint64_t installed;
 
@@ -235,6 +235,7 @@ static int resync_take_progress(struct link *l, const void *in, size_t len)
 	installed = get_be64(in);
 	if (installed > atomic_load_explicit(&l->resync_total, memory_order_relaxed))
 		return -EPROTO;
+	*ret_more = installed > atomic_load_explicit(&l->resync_installed, memory_order_relaxed);
 	atomic_store_explicit(&l->resync_installed, installed, memory_order_relaxed);
 	return 0;
 }
@@ -248,13 +249,17 @@ static int resync_await_done(struct link *l, int fd, uint64_t lsn)
 
 	link_hold_install_begin(l, clock_mono_ns());
 	for (;;) {
+		bool more;
+
 		resync_await_frame(l, fd, end_ns);
 		err = frame_recv(fd, buf, sizeof(buf), end_ns, &l->primary->stopping, &f);
 		if (err || f.type != REPL_RESYNC_PROGRESS)
 			break;
-		err = resync_take_progress(l, buf, f.len);
+		err = resync_take_progress(l, buf, f.len, &more);
 		if (err)
 			break;
+		if (more) /* a large image may take longer than one that stands still is given */
+			end_ns = clock_mono_ns() + RESYNC_INSTALL_NS;
 	}
 	if (err)
 		return err;
