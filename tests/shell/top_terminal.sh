@@ -23,10 +23,14 @@ class Top:
         # a terminal of its own, so that Ctrl-C reaches it as a signal
         self.process = subprocess.Popen([kvfs, "top", "--interval", "0.1", where], stdin=slave,
             stdout=slave, stderr=subprocess.PIPE, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+            preexec_fn=self.in_child)
         os.close(slave)
         os.set_blocking(self.master, False)
         self.text = ""
+
+    def in_child(self):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL) # who runs in the background ignores it
 
     def resize(self, rows, columns):
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -65,13 +69,13 @@ class Top:
                 sys.exit("%d rows of %d, but %r" % (rows, columns, later))
         return p
 
-    def end(self):
+    def end(self, after):
         deadline = time.time() + 20 * patience
         while self.process.poll() is None and time.time() < deadline:
             self.read()
         if self.process.poll() is None:
             self.process.kill()
-            sys.exit("kvfs top went on")
+            sys.exit("kvfs top went on after %s: %r" % (after, self.text[-2000:]))
         os.close(self.master)
         return self.process.returncode, self.process.stderr.read().decode()
 
@@ -83,16 +87,16 @@ if len(top.fits(9, 40)) != 8:
 top.resize(100, 200)
 top.fits(100, 200, lambda p: any(l.startswith("CLASS") for l in p))
 os.write(top.master, b"\003")
-code, said = top.end()
+code, said = top.end("Ctrl-C")
 if code != -signal.SIGINT or said:
     sys.exit("Ctrl-C: %d, %r" % (code, said))
 
 top = Top(24, 80)
 top.fits(24, 80)
 os.kill(daemon, signal.SIGKILL)
-code, said = top.end()
+code, said = top.end("the end of the mount")
 if code != 1 or len(said.splitlines()) != 1:
     sys.exit("the mount died: %d, %r" % (code, said))
 END
 "${PYTHON:-python3}" "$tmp/top.py" "$KVFS" "$tmp/v" "${KVFS_TEST_PATIENCE:-1}" \
-	"$(pgrep -f -- "$tmp/v $tmp/m" | head -n 1)" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
+	"$(pid_of m)" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
