@@ -14,8 +14,14 @@ static _Thread_local volatile sig_atomic_t bus_guarded;
 /* Without SA_SIGINFO's address: what is mapped where is the library's. */
 static void bus_error(int sig)
 {
+	sigset_t bus;
+
 	if (bus_guarded) {
 		bus_guarded = false;
+		/* ThreadSanitizer's handler around this one blocks all signals */
+		sigemptyset(&bus);
+		sigaddset(&bus, SIGBUS);
+		pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
 		siglongjmp(bus_out, 1);
 	}
 	signal(sig, SIG_DFL); /* the faulting access comes again, and ends the process */
