@@ -86,7 +86,7 @@ static int frame_socket_error(int err)
 }
 
 static int frame_send_all(int fd, struct iovec *iov, int iovcnt, uint64_t deadline_ns,
-			    const atomic_bool *cancel)
+			  const atomic_bool *cancel)
 {
 	while (iovcnt > 0) {
 		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)iovcnt };
@@ -115,7 +115,7 @@ static int frame_send_all(int fd, struct iovec *iov, int iovcnt, uint64_t deadli
 }
 
 int frame_send(int fd, enum repl_frame_type type, const void *payload, size_t len,
-		 uint64_t deadline_ns, const atomic_bool *cancel)
+	       uint64_t deadline_ns, const atomic_bool *cancel)
 {
 	struct repl_frame h = {
 		.magic = htobe32(REPL_MAGIC),
@@ -134,7 +134,7 @@ int frame_send(int fd, enum repl_frame_type type, const void *payload, size_t le
 }
 
 static int frame_recv_all(int fd, void *buf, size_t len, uint64_t deadline_ns,
-			    const atomic_bool *cancel)
+			  const atomic_bool *cancel)
 {
 	uint8_t *p = buf;
 
@@ -159,7 +159,7 @@ static int frame_recv_all(int fd, void *buf, size_t len, uint64_t deadline_ns,
 }
 
 int frame_recv(int fd, void *buf, size_t cap, uint64_t deadline_ns, const atomic_bool *cancel,
-		 struct frame *ret_frame)
+	       struct frame *ret_frame)
 {
 	uint8_t header[sizeof(struct repl_frame)];
 	struct frame f;

@@ -117,7 +117,7 @@ static int resync_receive_files(struct resync *r)
 	for (;;) {
 		verbs_devices_attend();
 		err = frame_recv(r->control, r->buf, REPL_DATA_BYTES_MAX,
-				   clock_mono_ns() + RESYNC_FRAME_NS, &r->m->leave, &f);
+				 clock_mono_ns() + RESYNC_FRAME_NS, &r->m->leave, &f);
 		if (err)
 			return err;
 		switch (f.type) {
@@ -186,7 +186,7 @@ static int resync_install(struct resync *r)
 	if (lsn != r->lsn)
 		return -EBADMSG;
 	return frame_send(r->control, REPL_RESYNC_DONE, &done, sizeof(done),
-			    clock_mono_ns() + RESYNC_FRAME_NS, &m->leave);
+			  clock_mono_ns() + RESYNC_FRAME_NS, &m->leave);
 }
 
 static void resync_show(struct mirror *m, bool on)

@@ -118,7 +118,7 @@ static int replace_ask(struct link *l, uint64_t deadline_ns)
 	link_send_suspend(l, lost.posted);
 	lanes_lost_encode(&lost, &w);
 	return frame_send(l->control_fd, REPL_LANES_LOST, &w, sizeof(w), deadline_ns,
-			    &l->primary->stopping);
+			  &l->primary->stopping);
 }
 
 /* The mirror's answer, if it is there whole. -EAGAIN: it is not. */

@@ -76,7 +76,7 @@ static int setup_send_epochs(struct link *l, int fd)
 	uint8_t buf[EPOCHS_BYTES_MAX];
 	size_t len = epochs_encode(&l->primary->epochs, buf);
 	int err = frame_send(fd, REPL_EPOCHS, buf, len, clock_mono_ns() + SETUP_HANDSHAKE_NS,
-			       &l->primary->stopping);
+			     &l->primary->stopping);
 
 	return err ? link_fail(l, err, "cannot send the log's history: %s", strerror(-err)) : 0;
 }
@@ -145,7 +145,7 @@ static int setup_connect(struct link *l, int fd)
 	int err;
 
 	err = frame_send(fd, REPL_START, &start, sizeof(start), params.deadline_ns,
-			   &l->primary->stopping);
+			 &l->primary->stopping);
 	if (!err) {
 		setup_interruptible(l, fd);
 		err = l->tops->connect(fd, &l->addr, &params, &l->ep, &why);

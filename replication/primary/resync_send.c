@@ -137,7 +137,7 @@ static int resync_send_frame(struct link *l, int fd, enum repl_frame_type type, 
 			     size_t len)
 {
 	return frame_send(fd, type, data, len, clock_mono_ns() + RESYNC_FRAME_NS,
-			    &l->primary->stopping);
+			  &l->primary->stopping);
 }
 
 static int resync_send_bytes(struct link *l, int fd, int file, uint64_t bytes, uint64_t began_ns)

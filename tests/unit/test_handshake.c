@@ -316,11 +316,11 @@ START_TEST(replay_is_refused)
 	pair(fds);
 	answer_start(&again, fds[1]);
 	ck_assert_int_eq(frame_send(fds[0], REPL_HELLO, m.keep[0], sizeof(struct repl_hello),
-				      soon(), NULL),
+				    soon(), NULL),
 			 0);
 	ck_assert_int_eq(frame_recv(fds[0], buf, sizeof(buf), soon(), NULL, &f), 0);
 	ck_assert_int_eq(frame_send(fds[0], REPL_JOIN, m.keep[2], sizeof(struct repl_join),
-				      soon(), NULL),
+				    soon(), NULL),
 			 0);
 	pthread_join(again.thread, NULL);
 	ck_assert_int_eq(again.result, -EKEYREJECTED);

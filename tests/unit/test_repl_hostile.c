@@ -182,7 +182,7 @@ static int stranger_with_hello(void)
 
 	memcpy(hello.uuid, rig_uuid, sizeof(hello.uuid));
 	ck_assert_int_eq(frame_send(fd, REPL_HELLO, &hello, sizeof(hello),
-				      clock_mono_ns() + RIG_WAIT_NS, NULL),
+				    clock_mono_ns() + RIG_WAIT_NS, NULL),
 			 0);
 	return fd;
 }
