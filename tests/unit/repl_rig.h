@@ -149,4 +149,16 @@ static inline void rig_open_stalling(struct rig *r, enum addr_kind kind,
 	rig_wait_live(r, 1);
 }
 
+/* p serves the count mirrors at addrs in the next epoch, as after a start or a promotion. */
+static inline void rig_serve(struct rig_node *p, const struct addr *addrs, unsigned count,
+			     bool promote)
+{
+	struct primary_config cfg;
+
+	p->epoch = epoch_next(p->epoch > p->promised ? p->epoch : p->promised, promote);
+	rig_commit_start(p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
+	cfg = rig_primary_config(p, addrs, count, 2);
+	ck_assert_int_eq(primary_create(p->commit, p->log, p->ckpt, &cfg, &p->primary), 0);
+}
+
 #endif

@@ -9,17 +9,6 @@
 
 static struct rig rig;
 
-/* p serves the count mirrors at addrs in the next epoch, as after a start or a promotion. */
-static void serve(struct rig_node *p, const struct addr *addrs, unsigned count, bool promote)
-{
-	struct primary_config cfg;
-
-	p->epoch = epoch_next(p->epoch > p->promised ? p->epoch : p->promised, promote);
-	rig_commit_start(p, COMMIT_PROTOCOL_C, 0, RIG_TIMEOUT_NS);
-	cfg = rig_primary_config(p, addrs, count, 2);
-	ck_assert_int_eq(primary_create(p->commit, p->log, p->ckpt, &cfg, &p->primary), 0);
-}
-
 static void wait_live(struct rig_node *p, unsigned n)
 {
 	const char *why = "";
@@ -63,7 +52,7 @@ static void open_with_two(unsigned count)
 	for (int i = 0; i < 2; i++)
 		rig_mirror_start(&rig.m[i], NULL);
 	rig.p.epoch = 0;
-	serve(&rig.p, (struct addr[]){ rig.m[0].listen, rig.m[1].listen }, 2, false);
+	rig_serve(&rig.p, (struct addr[]){ rig.m[0].listen, rig.m[1].listen }, 2, false);
 	wait_live(&rig.p, 2);
 	ck_assert_uint_eq(rig_write_many(&rig.p, count / 2, 8, 0), 0);
 	for (int i = 0; i < 2; i++)
@@ -82,14 +71,14 @@ START_TEST(restart_needs_no_resync)
 	for (int round = 0; round < 4; round++) {
 		rig_primary_stop(&rig.p);
 		rig_mirror_stop(&rig.m[1]); /* misses a whole epoch, and is itself started again */
-		serve(&rig.p, addrs, 1, false);
+		rig_serve(&rig.p, addrs, 1, false);
 		wait_live(&rig.p, 1);
 		ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 0), 0);
 		rig_primary_stop(&rig.p);
-		serve(&rig.p, addrs, 1, false); /* an epoch without a record */
+		rig_serve(&rig.p, addrs, 1, false); /* an epoch without a record */
 		rig_primary_stop(&rig.p);
 		rig_mirror_start(&rig.m[1], NULL);
-		serve(&rig.p, addrs, 2, false);
+		rig_serve(&rig.p, addrs, 2, false);
 		wait_live(&rig.p, 2);
 		if (round % 2)
 			ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 0), 0);
@@ -116,11 +105,11 @@ START_TEST(lost_tail_is_not_merged)
 	rig_mirror_stop(&rig.m[1]);
 	rig_primary_stop(&rig.p);
 	lose_tail(&rig.p, 120);
-	serve(&rig.p, &addr, 0, false);
+	rig_serve(&rig.p, &addr, 0, false);
 	if (_i)
 		ck_assert_uint_eq(rig_write_many(&rig.p, 60, 8, 5), 0);
 	rig_primary_stop(&rig.p);
-	serve(&rig.p, &addr, 1, false);
+	rig_serve(&rig.p, &addr, 1, false);
 	wait_live(&rig.p, 1);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 5), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
@@ -145,7 +134,7 @@ START_TEST(behind_a_lost_tail)
 	rig_primary_stop(&rig.p);
 	lose_tail(&rig.p, 150);
 	rig_mirror_start(&rig.m[1], NULL);
-	serve(&rig.p, &addr, 1, false);
+	rig_serve(&rig.p, &addr, 1, false);
 	wait_live(&rig.p, 1);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 30, 8, 5), 0);
 	rig_expect_same(&rig.p, &rig.m[1]);
@@ -162,7 +151,7 @@ START_TEST(old_primary_joins_the_promoted)
 	open_with_two(100);
 	rig_primary_stop(&rig.p);
 	if (_i) {
-		serve(&rig.p, NULL, 0, false);
+		rig_serve(&rig.p, NULL, 0, false);
 		ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 9), 0);
 		rig_primary_stop(&rig.p);
 	}
@@ -174,7 +163,7 @@ START_TEST(old_primary_joins_the_promoted)
 	rig_mirror_start(&rig.p, NULL);
 	addrs[0] = rig.p.listen;
 	addrs[1] = rig.m[1].listen;
-	serve(&rig.m[0], addrs, 2, true);
+	rig_serve(&rig.m[0], addrs, 2, true);
 	wait_live(&rig.m[0], 2);
 	ck_assert_uint_eq(rig_write_many(&rig.m[0], 50, 8, 3), 0);
 	rig_expect_same(&rig.m[0], &rig.p);
@@ -208,11 +197,11 @@ START_TEST(old_primary_stays_stale)
 	addr = rig.m[1].listen;
 	rig_primary_stop(&rig.p);
 	rig_mirror_stop(&rig.m[0]);
-	serve(&rig.m[0], &addr, 1, true);
+	rig_serve(&rig.m[0], &addr, 1, true);
 	wait_live(&rig.m[0], 1);
 	ck_assert_uint_eq(rig_write_many(&rig.m[0], 10, 8, 3), 0);
 	for (int i = 0; i < 5; i++) {
-		serve(&rig.p, &addr, 1, false);
+		rig_serve(&rig.p, &addr, 1, false);
 		ck_assert_int_ne(
 		    primary_wait_live(rig.p.primary, 1, NSEC_PER_SEC / 5, &(const char *){ "" }),
 		    0);
@@ -220,7 +209,7 @@ START_TEST(old_primary_stays_stale)
 	}
 	wait_live(&rig.m[0], 1);
 	rig_primary_stop(&rig.m[0]);
-	serve(&rig.p, &addr, 1, false);
+	rig_serve(&rig.p, &addr, 1, false);
 	expect_refused(&rig.p, "stale epoch 1.");
 	rig_primary_stop(&rig.p);
 	ck_assert_uint_eq(rig.m[1].resyncs, 0);
@@ -238,17 +227,17 @@ START_TEST(two_promoted_are_not_merged)
 	rig_mirror_start(&rig.p, NULL);
 	addr = rig.p.listen;
 	for (int i = 0; i < 2; i++) {
-		serve(&rig.m[i], &addr, 0, true);
+		rig_serve(&rig.m[i], &addr, 0, true);
 		ck_assert_uint_eq(rig_write_many(&rig.m[i], 50, 8, 3 + (uint64_t)i), 0);
 		rig_primary_stop(&rig.m[i]);
 	}
 	ck_assert_uint_eq(rig.m[0].epoch, rig.m[1].epoch);
-	serve(&rig.m[0], &addr, 1, false);
+	rig_serve(&rig.m[0], &addr, 1, false);
 	wait_live(&rig.m[0], 1);
 	rig_expect_same(&rig.m[0], &rig.p);
 	rig_primary_stop(&rig.m[0]);
 	for (int i = 0; i < 3; i++) {
-		serve(&rig.m[1], &addr, 1, false);
+		rig_serve(&rig.m[1], &addr, 1, false);
 		expect_refused(&rig.m[1], i ? "this mirror obeys node 00000002 in term 2" : "");
 		rig_primary_stop(&rig.m[1]);
 	}
@@ -265,7 +254,7 @@ START_TEST(same_epoch_of_another_node_differs)
 
 	rig_open(&rig, ADDR_TCP);
 	for (int i = 0; i < 2; i++) {
-		serve(&rig.m[i], NULL, 0, true);
+		rig_serve(&rig.m[i], NULL, 0, true);
 		ck_assert_uint_eq(rig_write_many(&rig.m[i], 50, 8, 3 + (uint64_t)i), 0);
 		rig_primary_stop(&rig.m[i]);
 	}
@@ -273,7 +262,7 @@ START_TEST(same_epoch_of_another_node_differs)
 	rig.m[1].promised_node = rig.m[1].node_id;
 	rig_mirror_start(&rig.m[1], NULL);
 	addr = rig.m[1].listen;
-	serve(&rig.m[0], &addr, 1, true); /* stands for one that followed it */
+	rig_serve(&rig.m[0], &addr, 1, true); /* stands for one that followed it */
 	wait_live(&rig.m[0], 1);
 	ck_assert_uint_eq(rig_write_many(&rig.m[0], 20, 8, 3), 0);
 	rig_expect_same(&rig.m[0], &rig.m[1]);
@@ -317,24 +306,24 @@ START_TEST(restored_primary_is_not_merged)
 	rig_mirror_stop(&rig.m[1]);
 	rig_primary_stop(&rig.p);
 	before = copy_take(&rig.p); /* epoch 1.1, 100 records */
-	serve(&rig.p, &addr, 1, false);
+	rig_serve(&rig.p, &addr, 1, false);
 	wait_live(&rig.p, 1);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 50, 8, 1), 0); /* 1.2 to 200 */
 	rig_expect_same(&rig.p, &rig.m[0]);
 	rig_primary_stop(&rig.p);
 	copy_restore(&rig.p, &before);
 	for (int i = 0; i < _i; i++) {
-		serve(&rig.p, NULL, 0, false); /* 1.2 again, alone */
+		rig_serve(&rig.p, NULL, 0, false); /* 1.2 again, alone */
 		ck_assert_uint_eq(rig_write_many(&rig.p, i == 0 ? 80 : 10, 8, 9), 0);
 		rig_primary_stop(&rig.p);
 	}
 	if (_i == 0) { /* the mirror has promised 1.2 to the life that is gone */
-		serve(&rig.p, &addr, 1, false);
+		rig_serve(&rig.p, &addr, 1, false);
 		expect_refused(&rig.p, "another copy of this volume began epoch 1.2");
 		rig_primary_stop(&rig.p);
 		ck_assert_uint_eq(rig.m[0].last_lsn, 200);
 	}
-	serve(&rig.p, &addr, 1, false);
+	rig_serve(&rig.p, &addr, 1, false);
 	wait_live(&rig.p, 1);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 20, 8, 9), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
@@ -358,7 +347,7 @@ START_TEST(restored_primary_starts_until_it_passes)
 	rig_primary_stop(&rig.p);
 	before = copy_take(&rig.p);
 	for (int i = 0; i < 3; i++) { /* 1.2 to 1.4 */
-		serve(&rig.p, &addr, 1, false);
+		rig_serve(&rig.p, &addr, 1, false);
 		wait_live(&rig.p, 1);
 		ck_assert_uint_eq(rig_write_many(&rig.p, 10, 8, 1), 0);
 		rig_expect_same(&rig.p, &rig.m[0]);
@@ -366,13 +355,13 @@ START_TEST(restored_primary_starts_until_it_passes)
 	}
 	copy_restore(&rig.p, &before);
 	for (int i = 0; i < 3; i++) {
-		serve(&rig.p, &addr, 1, false);
+		rig_serve(&rig.p, &addr, 1, false);
 		expect_refused(&rig.p, i < 2 ? "promised epoch 1.4; restored?" :
 					       "another copy of this volume began epoch 1.4");
 		rig_primary_stop(&rig.p);
 	}
 	ck_assert_uint_eq(rig.m[0].resyncs, 0);
-	serve(&rig.p, &addr, 1, false);
+	rig_serve(&rig.p, &addr, 1, false);
 	wait_live(&rig.p, 1);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	ck_assert_uint_eq(rig.m[0].kept_after, 100);
@@ -392,11 +381,11 @@ START_TEST(twins_do_not_take_turns)
 	rig_mirror_start(&rig.m[0], NULL);
 	addr = rig.m[0].listen;
 	rig.p.epoch = 0;
-	serve(&rig.p, &addr, 1, false);
+	rig_serve(&rig.p, &addr, 1, false);
 	wait_live(&rig.p, 1);
 	rig.m[1].node_id = rig.p.node_id;
 	rig.m[1].epoch = 0;
-	serve(&rig.m[1], &addr, 1, false);
+	rig_serve(&rig.m[1], &addr, 1, false);
 	ck_assert_uint_eq(rig.m[1].epoch, rig.p.epoch);
 	ck_assert_uint_eq(rig_write_many(&rig.m[1], 20, 8, 3), 0); /* alone: min_mirrors=0 */
 	expect_refused(&rig.m[1], "another copy of this volume began epoch 1.1");
@@ -491,236 +480,10 @@ START_TEST(falls_out_is_told)
 }
 END_TEST
 
-static struct rig_progress *writing; /* ended: the mirror may go as fast as it can */
-static bool were_slowed;             /* kv-mirror's, once it runs */
-#define SLOW_RECORDS 9000            /* more than a ring of 4 MiB takes: sent all, it would join */
-#define SLOW_BEHIND (SLOW_RECORDS + 500) /* of each of two writers, while it is away */
-
-/* Never nearer to the writers, until they are slowed. */
-static int slow_apply(void *ctx, const struct record *r)
-{
-	struct commit_stats cs;
-
-	while (!were_slowed && !rig_progress_ended(writing) &&
-	       oplog_last_lsn(rig.p.log) < r->lsn + SLOW_RECORDS) {
-		rig_progress_more(writing);
-		commit_stats(rig.p.commit, &cs);
-		were_slowed = cs.pace_bytes > 0;
-	}
-	return rig_apply(ctx, r);
-}
-
-static enum link_state link_state(struct rig_node *p, struct link_stats *s)
-{
-	ck_assert_uint_eq(primary_stats(p->primary, s, 1), 1);
-	return s->state;
-}
-
-/* A mirror that takes less than the writers give: the log is held for it, they are slowed, and it
- * gets there while they go on; it is not resynced. */
-START_TEST(slow_mirror_gets_there)
-{
-	static struct mirror_ops ops;
-	/* more than can be written in the time that a mirror has before writers are slowed */
-	struct rig_writer w = {
-		.n = &rig.p, .count = RIG_RECORDS_MAX - 2 * SLOW_BEHIND - 1000, .depth = 32,
-	};
-	bool held = false, slowed = false;
-	struct commit_stats cs;
-	struct link_stats s;
-	const char *why = "";
-
-	rig_admits = true;
-	rig_progress_init(&w.progress);
-	writing = &w.progress;
-	were_slowed = false;
-	rig_log_bytes = 2 * RIG_LOG_BYTES;
-	rig_open(&rig, ADDR_SHM);
-	serve(&rig.p, NULL, 0, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, SLOW_BEHIND, 64, 0), 0);
-	rig_primary_stop(&rig.p);
-	ops = rig_mirror_ops;
-	ops.apply = slow_apply;
-	rig.m[0].mirror_ops = &ops;
-	rig_mirror_start(&rig.m[0], NULL);
-	serve(&rig.p, &rig.m[0].listen, 1, false);
-	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
-	while (link_state(&rig.p, &s) != LINK_LIVE && rig_progress_done(&w.progress) < w.count) {
-		held |= s.held_from_lsn > 0;
-		slowed |= s.pace_bytes > 0;
-		/* until it is live; hold and pace have no event: looked at in between */
-		primary_wait_live(rig.p.primary, 1, NSEC_PER_MSEC / 10, &why);
-	}
-	ck_assert_msg(rig_progress_done(&w.progress) < w.count,
-		      "not in sync while writers went on: lag %lu", s.lag_records);
-	rig_progress_end(&w.progress);
-	pthread_join(w.thread, NULL);
-	ck_assert(held && slowed);
-	ck_assert_uint_eq(w.progress.failed, 0);
-	rig_expect_same(&rig.p, &rig.m[0]);
-	ck_assert_uint_eq(rig.m[0].resyncs, 0);
-	link_state(&rig.p, &s);
-	ck_assert_uint_eq(s.held_from_lsn, 0);
-	commit_stats(rig.p.commit, &cs);
-	ck_assert_uint_eq(cs.pace_bytes, 0);
-	rig_close(&rig);
-}
-END_TEST
-
-static int stuck_apply(void *ctx, const struct record *r)
-{
-	uint64_t deadline = clock_mono_ns() + 2 * RIG_WAIT_NS;
-	struct rig_node *n = ctx;
-	int err = 0;
-
-	pthread_mutex_lock(&n->lock);
-	while (!err && r->lsn > 1100 && !n->no_checkpoints) /* let go at the end */
-		err = thread_cond_wait_until(&n->changed, &n->lock, deadline);
-	pthread_mutex_unlock(&n->lock);
-	ck_assert_int_eq(err, 0);
-	return rig_apply(ctx, r);
-}
-
-/* One that takes nothing holds the log for a while only: writers lack no room, and it gets a
- * resync. */
-START_TEST(stuck_mirror_holds_nothing)
-{
-	static struct mirror_ops ops;
-
-	rig_admits = true;
-	rig_open(&rig, ADDR_SHM);
-	ops = rig_mirror_ops;
-	ops.apply = stuck_apply;
-	rig.m[0].mirror_ops = &ops;
-	rig_mirror_start(&rig.m[0], NULL);
-	serve(&rig.p, NULL, 0, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 1000, 8, 0), 0);
-	rig_primary_stop(&rig.p);
-	serve(&rig.p, &rig.m[0].listen, 1, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 18000, 64, 0), 0); /* two pools and more */
-	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1100);
-	pthread_mutex_lock(&rig.m[0].lock);
-	rig.m[0].no_checkpoints = true;
-	pthread_cond_broadcast(&rig.m[0].changed);
-	pthread_mutex_unlock(&rig.m[0].lock);
-	rig_close(&rig);
-}
-END_TEST
-
-/* Installs the image only when the writers are slowed for it, or the log has gone on without it. */
-static int slow_install(void *ctx, const struct mirror_progress *p, uint64_t *ret_lsn)
-{
-	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
-	struct rig_node *n = ctx;
-	struct ckpt_info infos[2];
-	struct commit_stats cs;
-
-	ck_assert_int_eq(ckpt_list(n->ckpt, infos), 1);
-	do {
-		rig_progress_more(writing);
-		commit_stats(rig.p.commit, &cs);
-		ck_assert_uint_lt(clock_mono_ns(), deadline);
-	} while (!rig_progress_ended(writing) && !cs.pace_bytes &&
-		 oplog_first_lsn(rig.p.log) <= infos[0].lsn + 1);
-	return rig_resync_install(ctx, p, ret_lsn);
-}
-
-/* A mirror that takes longer over its image than the log lasts at the writers' pace: they are
- * slowed until it has installed it and is caught up. One resync is enough. */
-START_TEST(slow_install_is_waited_for)
-{
-	static struct mirror_ops ops;
-	struct rig_writer w = { .n = &rig.p, .count = RIG_RECORDS_MAX - 40000, .depth = 32 };
-	struct link_stats s;
-	const char *why = "";
-
-	rig_admits = true;
-	rig_progress_init(&w.progress);
-	writing = &w.progress;
-	rig_open(&rig, ADDR_SHM);
-	serve(&rig.p, NULL, 0, false);
-	/* the log's beginning is gone */
-	ck_assert_uint_eq(rig_write_many(&rig.p, 16000, 64, 0), 0);
-	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1);
-	rig_primary_stop(&rig.p);
-	ops = rig_mirror_ops;
-	ops.resync_install = slow_install;
-	rig.m[0].mirror_ops = &ops;
-	rig_mirror_start(&rig.m[0], NULL);
-	serve(&rig.p, &rig.m[0].listen, 1, false);
-	ck_assert_int_eq(thread_start(&w.thread, "writer", rig_writer_main, &w), 0);
-	while (link_state(&rig.p, &s) != LINK_LIVE && rig_progress_done(&w.progress) < w.count)
-		primary_wait_live(rig.p.primary, 1, NSEC_PER_MSEC, &why);
-	ck_assert_msg(rig_progress_done(&w.progress) < w.count, "not in sync: %s", s.last_error);
-	rig_progress_end(&w.progress);
-	pthread_join(w.thread, NULL);
-	ck_assert_uint_eq(w.progress.failed, 0);
-	rig_expect_same(&rig.p, &rig.m[0]);
-	ck_assert_uint_eq(rig.m[0].resyncs, 1);
-	rig_close(&rig);
-}
-END_TEST
-
-/* Goes on when both ends show so many quarters of the image as installed. */
-static void tell_and_await(const struct mirror_progress *p, uint64_t quarters)
-{
-	uint64_t deadline = clock_mono_ns() + RIG_WAIT_NS;
-	struct mirror_stats m;
-	struct link_stats l;
-
-	do {
-		p->note(p->ctx, 1000 * quarters, 4000);
-		link_state(&rig.p, &l);
-		mirror_stats(rig.m[0].mirror, &m);
-		ck_assert_msg(clock_mono_ns() < deadline, "%lu quarters: %lu and %lu of %lu",
-			      quarters, l.resync_installed_bytes, m.resync_installed_bytes,
-			      l.resync_total_bytes);
-	} while (l.resync_installed_bytes != l.resync_total_bytes * quarters / 4 ||
-		 l.resync_installed_bytes != m.resync_installed_bytes);
-	ck_assert_int_eq(l.state, LINK_RESYNC);
-	ck_assert_uint_eq(l.resync_done_bytes, l.resync_total_bytes);
-}
-
-static int telling_install(void *ctx, const struct mirror_progress *p, uint64_t *ret_lsn)
-{
-	for (uint64_t i = 1; i <= 3; i++)
-		tell_and_await(p, i);
-	return rig_resync_install(ctx, p, ret_lsn);
-}
-
-START_TEST(install_shows_progress)
-{
-	static struct mirror_ops ops;
-	struct mirror_stats m;
-	struct link_stats l;
-
-	rig_open(&rig, _i ? ADDR_TCP : ADDR_SHM);
-	serve(&rig.p, NULL, 0, false);
-	ck_assert_uint_eq(rig_write_many(&rig.p, 16000, 64, 0), 0);
-	ck_assert_uint_gt(oplog_first_lsn(rig.p.log), 1);
-	rig_primary_stop(&rig.p);
-	ops = rig_mirror_ops;
-	ops.resync_install = telling_install;
-	rig.m[0].mirror_ops = &ops;
-	rig_mirror_start(&rig.m[0], NULL);
-	serve(&rig.p, &rig.m[0].listen, 1, false);
-	wait_live(&rig.p, 1);
-	ck_assert_uint_eq(rig.m[0].resyncs, 1);
-	link_state(&rig.p, &l);
-	mirror_stats(rig.m[0].mirror, &m);
-	ck_assert_uint_gt(l.resync_total_bytes, 0);
-	ck_assert_uint_eq(l.resync_installed_bytes, l.resync_total_bytes);
-	ck_assert_uint_eq(m.resync_installed_bytes, l.resync_total_bytes);
-	rig_expect_same(&rig.p, &rig.m[0]);
-	rig_close(&rig);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("repl_history");
 	TCase *history = tcase_create("history");
-	TCase *behind = tcase_create("behind");
 	TCase *sync = tcase_create("sync");
 
 	tcase_set_timeout(history, 25);
@@ -735,12 +498,6 @@ int main(void)
 	tcase_add_test(history, restored_primary_starts_until_it_passes);
 	tcase_add_test(history, twins_do_not_take_turns);
 	suite_add_tcase(s, history);
-	tcase_set_timeout(behind, 60);
-	tcase_add_test(behind, slow_mirror_gets_there);
-	tcase_add_test(behind, stuck_mirror_holds_nothing);
-	tcase_add_test(behind, slow_install_is_waited_for);
-	tcase_add_loop_test(behind, install_shows_progress, 0, 2);
-	suite_add_tcase(s, behind);
 	tcase_set_timeout(sync, 25);
 	tcase_add_test(sync, in_sync_is_noted_on_both_sides);
 	tcase_add_test(sync, falls_out_is_told);
