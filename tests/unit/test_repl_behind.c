@@ -40,7 +40,7 @@ START_TEST(slow_mirror_gets_there)
 	static struct mirror_ops ops;
 	/* more than can be written in the time that a mirror has before writers are slowed */
 	struct rig_writer w = {
-		.n = &rig.p, .count = RIG_RECORDS_MAX - 2 * SLOW_BEHIND - 1000, .depth = 32,
+		.n = &rig.p, .count = RIG_RECORDS_MAX - 2 * SLOW_BEHIND - 1000, .depth = 2,
 	};
 	bool held = false, slowed = false;
 	struct commit_stats cs;
