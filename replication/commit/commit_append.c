@@ -149,8 +149,8 @@ static bool commit_owe(struct commit *c, const struct commit_batch *b)
 	return true;
 }
 
-/* Under the lock: whether the mirrors answer what there is, so that they will have what they are
- * owed. */
+/* Under the lock, the group not yet among what is pending: whether the mirrors answer what they were
+ * given before it, so that they will have what they are owed. */
 static bool commit_mirrors_answer_locked(struct commit *c)
 {
 	const struct op *oldest;
@@ -166,7 +166,7 @@ static bool commit_mirrors_answer_locked(struct commit *c)
 	return oldest->deadline_ns + COMMIT_EARLY_NS > clock_mono_ns() + c->cfg.timeout_ns;
 }
 
-/* Under the lock, with a reference to each op: which of them need no mirror to be answered. */
+/* Under the lock, as above: which ops of the group need no mirror to be answered. */
 static void commit_batch_early_locked(struct commit *c, struct commit_batch *b)
 {
 	bool wanted = false;
@@ -199,13 +199,13 @@ bool commit_batch_run(struct commit *c, struct commit_batch *b, bool may_owe)
 	commit_room_update_locked(c);
 	atomic_fetch_sub_explicit(&c->admitted, b->admitted, memory_order_seq_cst);
 	to_post = c->link_count > 0 || c->owed_count > 0;
+	commit_batch_early_locked(c, b);
 	for (unsigned i = 0; i < b->count; i++) {
 		if (to_post)
 			op_get(b->ops[i]);
 		cds_list_del(&b->ops[i]->node);
 		cds_list_add_tail(&b->ops[i]->node, &c->pending);
 	}
-	commit_batch_early_locked(c, b);
 	commit_advance_locked(c, &done);
 	commit_wake_locked(c);
 	pthread_mutex_unlock(&c->lock);

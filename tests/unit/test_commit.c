@@ -232,6 +232,26 @@ START_TEST(early_ops_wait_behind_silent_mirrors)
 }
 END_TEST
 
+/* What a busy machine or the log took of the op's own time says nothing of the mirrors. */
+START_TEST(early_ops_are_answered_late_in_their_own_time)
+{
+	static struct test_op a[2];
+	struct test_link l = { 0 };
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 1);
+	link_up(&l);
+	for (int i = 0; i < 2; i++) {
+		a[i].op.early = true;
+		submit(&a[i], 10, clock_mono_ns() + TIMEOUT_NS - 200 * NSEC_PER_MSEC);
+	}
+	commit_drive_owing(commit);
+	ANSWERED(&a[0], 0);
+	ANSWERED(&a[1], 0);
+	commit_link_remove(l.link);
+	teardown();
+}
+END_TEST
+
 START_TEST(early_ops_wait_below_min_mirrors)
 {
 	struct test_link l1 = { 0 }, l2 = { 0 };
@@ -393,6 +413,7 @@ int main(void)
 	tcase_add_test(t, early_ops_are_owed_to_the_mirrors);
 	tcase_add_test(t, a_failed_log_owes_nothing);
 	tcase_add_test(t, early_ops_wait_behind_silent_mirrors);
+	tcase_add_test(t, early_ops_are_answered_late_in_their_own_time);
 	tcase_add_test(t, early_ops_wait_below_min_mirrors);
 	tcase_add_test(t, too_few_mirrors_time_out_and_never_acknowledge_falsely);
 	tcase_add_test(t, a_failed_log_fails_everything);
