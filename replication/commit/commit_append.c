@@ -149,8 +149,8 @@ static bool commit_owe(struct commit *c, const struct commit_batch *b)
 	return true;
 }
 
-/* Under the lock, the group not yet among what is pending: whether the mirrors answer what they were
- * given before it, so that they will have what they are owed. */
+/* Under the lock, the group not yet among what is pending: whether the mirrors answer what came
+ * before it, so that they will have what they are owed. */
 static bool commit_mirrors_answer_locked(struct commit *c)
 {
 	const struct op *oldest;
