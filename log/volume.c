@@ -2,35 +2,20 @@
 /*
  * Opening a volume: directory, lock, superblock, key; and the sentence that says why it can't be.
  * The lock is an flock on the superblock file, which is never replaced, only rewritten.
- * The sentence is in a thread-local buffer, valid until the thread's next volume_open.
  */
 #include "log/volume.h"
 
+#include "common/because.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <sodium.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static __thread char why_text[VOLUME_PLACE_WHY_BYTES];
-
-__attribute__((format(printf, 3, 4))) static int because(int err, const char **ret_why,
-							 const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why_text, sizeof(why_text), fmt, ap);
-	va_end(ap);
-	*ret_why = why_text;
-	return err;
-}
 
 int volume_lock(int dirfd, enum volume_lock_mode mode, int *ret_lockfd)
 {
@@ -174,9 +159,8 @@ int volume_open(const char *path, bool readonly_probe, struct volume **ret_v, co
 	if (!v)
 		return because(-ENOMEM, ret_why, "%s: out of memory", path);
 	v->lockfd = -1;
-	err = volume_place_open(path, &v->place, why_text);
+	err = volume_place_open(path, &v->place, ret_why);
 	if (err) {
-		*ret_why = why_text;
 		free(v);
 		return err;
 	}

@@ -80,10 +80,10 @@ struct volume {
 
 /*
  * Opens path and locks it exclusively (not with readonly_probe, which locks nothing and reads only
- * the superblock). On error *ret_why is a full clear sentence (static or in a thread-local buffer)
- * naming cause and remedy: errors of volume_place_open, -ENODATA not a volume, -EUCLEAN incomplete,
- * -EPROTONOSUPPORT version or feature, -EBADMSG both copies damaged, -EBUSY in use, -EKEYREJECTED
- * key missing or not this volume's, -EACCES.
+ * the superblock). On error *ret_why is a full clear sentence (common/because.h) naming cause and
+ * remedy: errors of volume_place_open, -ENODATA not a volume, -EUCLEAN incomplete, -EPROTONOSUPPORT
+ * version or feature, -EBADMSG both copies damaged, -EBUSY in use, -EKEYREJECTED key missing or not
+ * this volume's, -EACCES.
  */
 int volume_open(const char *path, bool readonly_probe, struct volume **ret_v, const char **ret_why);
 void volume_close(struct volume *v);

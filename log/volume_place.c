@@ -2,9 +2,11 @@
 /* Directories, private mounts and device-DAXes: see volume_place.h. */
 #include "log/volume_place.h"
 
+#include "common/because.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +15,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-__attribute__((format(printf, 3, 4))) static int because(int err, char *why, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, VOLUME_PLACE_WHY_BYTES, fmt, ap);
-	va_end(ap);
-	return err;
-}
 
 /* A number in /sys/dev/KIND/MAJOR:MINOR/NAME. */
 static bool sys_read(const char *kind, dev_t dev, const char *name, uint64_t *ret_value)
@@ -149,24 +141,23 @@ static int fs_mount(const char *type, const char *path, bool dax, int *ret_mount
 	return err;
 }
 
-static int mount_failed(const char *path, int err, const char *message, char *why)
+static int mount_failed(const char *path, int err, const char *message, const char **ret_why)
 {
 	switch (err) {
 	case -EPERM:
 	case -EACCES:
-		return because(err, why, "%s: mounting it needs root", path);
+		return because(err, ret_why, "%s: mounting it needs root", path);
 	case -EINVAL:
 	case -EUCLEAN:
-		return because(-ENODATA, why, "%s: holds no file system that can be mounted%s; "
-			       "make a volume "
+		return because(-ENODATA, ret_why,
+			       "%s: holds no file system that can be mounted%s; make a volume "
 			       "there with mkfs.kvfs", path, message);
 	case -EBUSY:
-		return because(err, why, "%s: in use by something else%s; stop that first",
+		return because(err, ret_why, "%s: in use by something else%s; stop that first",
 			       path, message);
 	default:
-		return because(err, why, "%s: its file system can't be mounted: %s%s", path,
-			       strerror(-err),
-			       message);
+		return because(err, ret_why, "%s: its file system can't be mounted: %s%s", path,
+			       strerror(-err), message);
 	}
 }
 
@@ -181,7 +172,7 @@ static bool new_files_are_dax(int dirfd)
 }
 
 int volume_block_mount(const char *path, bool dax, struct volume_place *ret_place,
-		       char why[VOLUME_PLACE_WHY_BYTES])
+		       const char **ret_why)
 {
 	static const char *const types[] = { "ext4", "xfs" };
 	struct volume_place p = VOLUME_PLACE_NONE;
@@ -197,15 +188,15 @@ int volume_block_mount(const char *path, bool dax, struct volume_place *ret_plac
 		}
 	}
 	if (p.mountfd < 0)
-		return mount_failed(path, err, message, why);
+		return mount_failed(path, err, message, ret_why);
 	p.dirfd = openat(p.mountfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	err = p.dirfd < 0 ? -errno : 0;
 	if (err)
-		because(err, why, "%s: its top directory can't be opened: %s", path,
-		strerror(-err));
+		because(err, ret_why, "%s: its top directory can't be opened: %s", path,
+			strerror(-err));
 	else if (dax && !new_files_are_dax(p.dirfd))
-		err = because(-ENODEV, why, "%s: the kernel gives no DAX for its file system (it "
-		"must have "
+		err = because(-ENODEV, ret_why,
+			      "%s: the kernel gives no DAX for its file system (it must have "
 			      "blocks of 4096 bytes; is it mounted elsewhere without dax?)", path);
 	if (err)
 		volume_place_close(&p);
@@ -214,42 +205,40 @@ int volume_block_mount(const char *path, bool dax, struct volume_place *ret_plac
 	return err;
 }
 
-static int open_failed(const char *path, int err, char *why)
+static int open_failed(const char *path, int err, const char **ret_why)
 {
 	switch (err) {
 	case -ENOENT:
-		return because(err, why, "%s: no such directory; make a volume there with "
-			       "mkfs.kvfs", path);
+		return because(err, ret_why,
+			       "%s: no such directory; make a volume there with mkfs.kvfs", path);
 	case -ENOTDIR:
-		return because(err, why, "%s: not a directory; a volume is the directory that "
-			       "mkfs.kvfs "
+		return because(err, ret_why,
+			       "%s: not a directory; a volume is the directory that mkfs.kvfs "
 			       "made, or a /dev/pmemN", path);
 	case -EACCES:
 	case -EPERM:
-		return because(-EACCES, why, "%s: permission denied; run as the volume's owner "
-			       "or root",
-			       path);
+		return because(-EACCES, ret_why,
+			       "%s: permission denied; run as the volume's owner or root", path);
 	default:
-		return because(err, why, "%s: can't be opened: %s", path, strerror(-err));
+		return because(err, ret_why, "%s: can't be opened: %s", path, strerror(-err));
 	}
 }
 
-int volume_place_open(const char *path, struct volume_place *ret_place, char
-		      why[VOLUME_PLACE_WHY_BYTES])
+int volume_place_open(const char *path, struct volume_place *ret_place, const char **ret_why)
 {
 	struct volume_place p = VOLUME_PLACE_NONE;
 
 	if (volume_place_is_block(path)) {
 		if (!volume_block_has_dax(path))
-			return because(-ENOTDIR, why, "%s: an ordinary block device, not "
-				       "persistent memory; "
-				       "give the directory of a volume, or a /dev/pmemN with "
-				       "DAX", path);
-		return volume_block_mount(path, true, ret_place, why);
+			return because(-ENOTDIR, ret_why,
+				       "%s: an ordinary block device, not persistent memory; "
+				       "give the directory of a volume, or a /dev/pmemN with DAX",
+				       path);
+		return volume_block_mount(path, true, ret_place, ret_why);
 	}
 	p.dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p.dirfd < 0)
-		return open_failed(path, -errno, why);
+		return open_failed(path, -errno, ret_why);
 	*ret_place = p;
 	return 0;
 }

@@ -11,14 +11,11 @@
  *
  * And what a log pool can lie on beside a file: a device-DAX (/dev/daxX.Y).
  *
- * Any thread. 0 or -errno, with a sentence in why.
+ * Any thread. 0 or -errno, with a sentence in *ret_why (common/because.h).
  */
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define VOLUME_PLACE_WHY_BYTES (PATH_MAX + 512)
 
 struct volume_place {
 	int dirfd;   /* the volume's directory */
@@ -30,8 +27,7 @@ struct volume_place {
  * Opens path's directory. -ENOENT, -ENOTDIR (also a block device without DAX), -EACCES, -ENODATA
  * (the device holds no file system), -ENODEV (mounted, but without DAX), errors of mounting.
  */
-int volume_place_open(const char *path, struct volume_place *ret_place,
-		      char why[VOLUME_PLACE_WHY_BYTES]);
+int volume_place_open(const char *path, struct volume_place *ret_place, const char **ret_why);
 void volume_place_close(struct volume_place *p); /* also one that was never opened */
 
 bool volume_place_is_block(const char *path);
@@ -44,7 +40,7 @@ bool volume_block_has_dax(const char *path);
  * there would not be DAX. Needs CAP_SYS_ADMIN (-EPERM).
  */
 int volume_block_mount(const char *path, bool dax, struct volume_place *ret_place,
-		       char why[VOLUME_PLACE_WHY_BYTES]);
+		       const char **ret_why);
 
 /* True when stores to a mapping of fd (read-write) are durable by cache flushes: a file that statx
  * says is DAX and that can be mapped with MAP_SYNC, or a device-DAX. */

@@ -2,6 +2,7 @@
 /* Block devices and device-DAXes, inspected and made ready: see device.h. */
 #include "mkfs/device.h"
 
+#include "common/because.h"
 #include "log/logdev.h"
 #include "mkfs/storage.h"
 
@@ -9,7 +10,6 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -24,19 +24,6 @@
 #define INODE_EVERY_BYTES "65536" /* a volume has few files, all of them large */
 
 extern char **environ;
-static char why_text[VOLUME_PLACE_WHY_BYTES];
-
-__attribute__((format(printf, 3, 4))) static int because(int err, const char **ret_why,
-							 const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why_text, sizeof(why_text), fmt, ap);
-	va_end(ap);
-	*ret_why = why_text;
-	return err;
-}
 
 /* Exclusively: so a device in use, mounted by whomever, is refused. */
 static int block_open(const char *path, int flags, int *ret_fd, const char **ret_why)
@@ -144,10 +131,7 @@ int device_block_make(const char *path, struct volume_place *ret_place, const ch
 			       path);
 	if (err)
 		return because(err, ret_why, "%s: mke2fs could not make its file system", path);
-	err = volume_block_mount(path, true, ret_place, why_text);
-	if (err)
-		*ret_why = why_text;
-	return err;
+	return volume_block_mount(path, true, ret_place, ret_why);
 }
 
 void device_block_wipe(const char *path)

@@ -74,8 +74,8 @@ static int parse_options(int argc, char **argv, struct fsck *f, bool *ret_progre
 
 static bool open_and_lock(struct fsck *f)
 {
-	char why[VOLUME_PLACE_WHY_BYTES];
-	int err = volume_place_open(f->path, &f->place, why);
+	const char *why;
+	int err = volume_place_open(f->path, &f->place, &why);
 
 	if (err) {
 		diag_error("%s", why);

@@ -2,6 +2,7 @@
 /* The steps that make a volume, in their order: see make.h. */
 #include "mkfs/make.h"
 
+#include "common/because.h"
 #include "common/clock.h"
 #include "common/io.h"
 #include "log/ckpt.h"
@@ -19,8 +20,6 @@
 
 #define DEFAULT_LOG_BYTES (1ULL << 30)
 #define DEFAULT_LOG_FREE_BYTES (8ULL << 30)
-
-static char why_text[768];
 
 void make_plan_random(struct make_plan *plan)
 {
@@ -49,10 +48,8 @@ static int failed(const struct place *place, const char *name, const char *what,
 	    err == -ENOSPC || err == -EDQUOT ? "; free some space or give a smaller log (-s)" :
 	    err == -EFBIG ? "; raise ulimit -f or give a smaller log (-s)" : "";
 
-	snprintf(why_text, sizeof(why_text), "%s/%s: %s: %s%s", place->path, name, what,
-		 strerror(-err), remedy);
-	*ret_why = why_text;
-	return err;
+	return because(err, ret_why, "%s/%s: %s: %s%s", place->path, name, what, strerror(-err),
+		       remedy);
 }
 
 static int wipe_checkpoints(int dirfd, const uint8_t uuid[16])

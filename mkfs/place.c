@@ -2,6 +2,7 @@
 /* What is where a volume is to be made: see place.h. */
 #include "mkfs/place.h"
 
+#include "common/because.h"
 #include "log/volume.h"
 #include "mkfs/device.h"
 #include "mkfs/storage.h"
@@ -10,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,24 +18,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static char why_text[VOLUME_PLACE_WHY_BYTES];
-
 const char *const place_volume_files[] = {
 	VOLUME_SUPERBLOCK_NAME, VOLUME_KEY_NAME, "log.0", "log.1", "ckpt", VOLUME_CONTROL_NAME,
 	VOLUME_KEY_NAME ".tmp", NULL
 };
-
-__attribute__((format(printf, 3, 4))) static int because(int err, const char **ret_why,
-							 const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why_text, sizeof(why_text), fmt, ap);
-	va_end(ap);
-	*ret_why = why_text;
-	return err;
-}
 
 const char *place_medium_name(enum place_medium m)
 {
@@ -269,11 +255,9 @@ int place_open(const char *path, struct place *ret_place, const char **ret_why)
 	} else if (!S_ISDIR(st.st_mode)) {
 		return refuse_non_directory(path, st.st_mode, ret_why);
 	} else {
-		err = volume_place_open(path, &p.on, why_text);
-		if (err) {
-			*ret_why = why_text;
+		err = volume_place_open(path, &p.on, ret_why);
+		if (err)
 			return err;
-		}
 		p.dirfd = p.on.dirfd;
 		err = inspect_directory(&p, ret_why);
 	}

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,10 +17,10 @@
 /* The volume's directory; of a /dev/pmemN it is mounted for as long as the call takes. */
 static int control_open_volume(const char *volume, struct volume_place *ret_place)
 {
-	char why[VOLUME_PLACE_WHY_BYTES];
+	const char *why;
 
 	if (volume_place_is_block(volume))
-		return volume_place_open(volume, ret_place, why);
+		return volume_place_open(volume, ret_place, &why);
 	ret_place->dirfd = open(volume, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return ret_place->dirfd < 0 ? -errno : 0;
 }

@@ -31,25 +31,11 @@ static void fs_record_name(struct record *r, const char *name)
 	r->name_len = (uint32_t)strlen(name);
 }
 
-static int fs_dir_locked(struct store *st, uint64_t ino, struct inode **ret_dir)
-{
-	struct inode *dir = store_inode_locked(st, ino);
-
-	if (!dir)
-		return -ENOENT;
-	if (!S_ISDIR(dir->mode))
-		return -ENOTDIR;
-	if (dir->nlink == 0)
-		return -ENOENT;
-	*ret_dir = dir;
-	return 0;
-}
-
 /* The new inode's number, and what a setgid directory gives to what is made in it (inode(7)). */
 static int fs_create_prepare(struct fs *fs, struct store *st, struct record *r, void *arg)
 {
 	struct inode *dir;
-	int err = fs_dir_locked(st, r->u.create.parent_ino, &dir);
+	int err = store_parent_locked(st, r->u.create.parent_ino, &dir);
 
 	if (err)
 		return err;
@@ -112,7 +98,7 @@ static int fs_link_prepare(struct fs *fs, struct store *st, struct record *r, vo
 		return -ENOENT;
 	if (S_ISDIR(in->mode))
 		return -EPERM;
-	return fs_dir_locked(st, r->u.link.parent_ino, &dir);
+	return store_parent_locked(st, r->u.link.parent_ino, &dir);
 }
 
 void fs_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
@@ -133,7 +119,7 @@ void fs_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 static int fs_unlink_prepare(struct fs *fs, struct store *st, struct record *r, void *arg)
 {
 	struct inode *dir, *in;
-	int err = fs_dir_locked(st, r->u.unlink.parent_ino, &dir);
+	int err = store_parent_locked(st, r->u.unlink.parent_ino, &dir);
 
 	if (err)
 		return err;
@@ -171,10 +157,10 @@ static int fs_rename_prepare(struct fs *fs, struct store *st, struct record *r, 
 {
 	unsigned flags = *(const unsigned *)arg;
 	struct inode *from, *to, *in, *target;
-	int err = fs_dir_locked(st, r->u.rename.old_parent_ino, &from);
+	int err = store_parent_locked(st, r->u.rename.old_parent_ino, &from);
 
 	if (!err)
-		err = fs_dir_locked(st, r->u.rename.new_parent_ino, &to);
+		err = store_parent_locked(st, r->u.rename.new_parent_ino, &to);
 	if (err)
 		return err;
 	in = store_lookup_locked(st, from, r->name, r->name_len);

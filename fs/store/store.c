@@ -206,6 +206,20 @@ struct inode *store_inode_locked(struct store *st, uint64_t ino)
 	return NULL;
 }
 
+int store_parent_locked(struct store *st, uint64_t ino, struct inode **ret_dir)
+{
+	struct inode *dir = store_inode_locked(st, ino);
+
+	if (!dir)
+		return -ENOENT;
+	if (!S_ISDIR(dir->mode))
+		return -ENOTDIR;
+	if (dir->nlink == 0)
+		return -ENOENT;
+	*ret_dir = dir;
+	return 0;
+}
+
 /* ns: signed, two's complement; times before 1970 have a negative tv_sec and a positive tv_nsec. */
 static struct timespec to_timespec(uint64_t ns)
 {

@@ -82,6 +82,8 @@ uint64_t store_lsn_locked(const struct store *st);
 
 /* Reading */
 struct inode *store_inode_locked(struct store *st, uint64_t ino);  /* NULL: none */
+/* The directory ino, for a change of its entries: -ENOENT (also when it was removed), -ENOTDIR. */
+int store_parent_locked(struct store *st, uint64_t ino, struct inode **ret_dir);
 struct inode *store_lookup_locked(struct store *st, struct inode *dir, const char *name,
 				  size_t name_len);
 void store_stat_locked(const struct inode *in, struct stat *ret_st);

@@ -9,21 +9,6 @@
 #define NLINK_MAX UINT32_MAX
 #define RENAME_FLAG_EXCHANGE 2U
 
-/* The directory ino as a parent for a change: -ENOENT also when it was removed. */
-static int find_parent(struct store *st, uint64_t ino, struct inode **ret_dir)
-{
-	struct inode *dir = store_inode_locked(st, ino);
-
-	if (!dir)
-		return -ENOENT;
-	if (!S_ISDIR(dir->mode))
-		return -ENOTDIR;
-	if (dir->nlink == 0)
-		return -ENOENT;
-	*ret_dir = dir;
-	return 0;
-}
-
 static int check_new_name(struct store *st, const struct inode *dir, const void *name, uint32_t len)
 {
 	if (len == 0)
@@ -84,7 +69,7 @@ static int check_create(struct store *st, const struct record *r, struct inode *
 {
 	uint32_t mode = r->u.create.mode;
 	struct inode *dir = NULL;
-	int err = find_parent(st, r->u.create.parent_ino, &dir);
+	int err = store_parent_locked(st, r->u.create.parent_ino, &dir);
 
 	if (!err)
 		err = check_new_name(st, dir, r->name, r->name_len);
@@ -166,7 +151,7 @@ int store_apply_link(struct store *st, const struct record *r)
 		return -ENOENT;
 	if (S_ISDIR(in->mode))
 		return -EPERM;
-	err = find_parent(st, r->u.link.parent_ino, &dir);
+	err = store_parent_locked(st, r->u.link.parent_ino, &dir);
 	if (!err)
 		err = check_new_name(st, dir, r->name, r->name_len);
 	if (!err && in->nlink == NLINK_MAX)
@@ -186,7 +171,7 @@ int store_apply_unlink(struct store *st, const struct record *r)
 {
 	struct inode *dir, *in;
 	struct name *n;
-	int err = find_parent(st, r->u.unlink.parent_ino, &dir);
+	int err = store_parent_locked(st, r->u.unlink.parent_ino, &dir);
 
 	if (err)
 		return err;
@@ -230,10 +215,10 @@ static bool is_below(struct store *st, const struct inode *dir, const struct ino
 
 static int find_rename(struct store *st, const struct record *r, struct rename_ctx *x)
 {
-	int err = find_parent(st, r->u.rename.old_parent_ino, &x->old_dir);
+	int err = store_parent_locked(st, r->u.rename.old_parent_ino, &x->old_dir);
 
 	if (!err)
-		err = find_parent(st, r->u.rename.new_parent_ino, &x->new_dir);
+		err = store_parent_locked(st, r->u.rename.new_parent_ino, &x->new_dir);
 	if (err)
 		return err;
 	if (r->u.rename.flags & ~RENAME_FLAG_EXCHANGE)
