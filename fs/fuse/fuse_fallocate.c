@@ -5,6 +5,8 @@
  * same, is heard of. A piece waits for the commit of the last but one, or the answer would wait for
  * all that a slower mirror has before it. The last piece is the answer's, and alone moves the size.
  * What pieces have reserved stays reserved if a later one fails, or after a crash.
+ *
+ * To zero a range is to punch it and to reserve it again: a later write there finds room.
  */
 #include "fs/fuse/fuse_fallocate.h"
 
@@ -27,7 +29,8 @@ static int fs_regular_prepare(struct fs *fs, struct store *st, struct record *r,
 
 bool fs_fallocate_is_long(uint32_t mode, uint64_t length)
 {
-	return (mode == 0 || mode == FALLOC_FL_KEEP_SIZE) && length > FS_RESERVE_BYTES;
+	return (mode & FALLOC_FL_ZERO_RANGE) ||
+	       ((mode & ~FALLOC_FL_KEEP_SIZE) == 0 && length > FS_RESERVE_BYTES);
 }
 
 /* Certain to fail: better before the arena is taken to find out. */
@@ -48,7 +51,7 @@ static int fs_reserve_check_locked(struct fs *fs, struct store *st, const struct
 }
 
 /* One piece that nobody is told of. */
-static int fs_reserve_piece(struct fs *fs, struct record *r, uint64_t *ret_lsn)
+static int fs_fallocate_piece(struct fs *fs, struct record *r, uint64_t *ret_lsn)
 {
 	uint32_t bytes = (uint32_t)record_head_bytes(r);
 	struct fs_op *o = fs_op_new(fs, NULL, FS_REPLY_NONE, bytes);
@@ -88,6 +91,11 @@ static int fs_reserve_pieces(struct fs *fs, struct record *r)
 	int err = fs_reserve_check_locked(fs, st, r);
 
 	fs_unlock(fs, st);
+	if (!err && (r->u.fallocate.mode & FALLOC_FL_ZERO_RANGE)) {
+		piece.u.fallocate.mode = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
+		err = fs_fallocate_piece(fs, &piece, &before_lsn);
+		r->u.fallocate.mode &= FALLOC_FL_KEEP_SIZE;
+	}
 	piece.u.fallocate.mode = FALLOC_FL_KEEP_SIZE;
 	while (!err && end - r->u.fallocate.offset > FS_RESERVE_BYTES) {
 		uint64_t off = r->u.fallocate.offset;
@@ -95,7 +103,7 @@ static int fs_reserve_pieces(struct fs *fs, struct record *r)
 		piece.u.fallocate.offset = off;
 		piece.u.fallocate.length = FS_RESERVE_BYTES - off % FS_RESERVE_BYTES;
 		r->u.fallocate.offset += piece.u.fallocate.length;
-		err = fs->stopping ? -EINTR : fs_reserve_piece(fs, &piece, &lsn);
+		err = fs->stopping ? -EINTR : fs_fallocate_piece(fs, &piece, &lsn);
 		if (!err && commit_wait_committed(fs->commit, before_lsn, fs->timeout_ns) != 0)
 			err = -EIO;
 		before_lsn = lsn;

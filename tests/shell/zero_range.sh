@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# FALLOC_FL_ZERO_RANGE through the mount: what is read, the size, the modes that don't exist, and
-# all of it again after kill -9.
+# FALLOC_FL_ZERO_RANGE through the mount: what is read, the size, the room that a later write finds,
+# the modes that don't exist, and all of it again after kill -9.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
 need fallocate python3
 one_mount 64M
 python3 - "$mnt" "$tmp/want" <<'END'
-import os, subprocess, sys
+import errno, os, subprocess, sys
 mnt, want = sys.argv[1:]
 os.mkdir(want)
 blob = os.urandom(300000)
@@ -31,6 +31,27 @@ for name, off, length, keep in cases:
         data[off:end] = bytes(end - off)
     with open(os.path.join(want, name), "wb") as f:
         f.write(data)
+    if not keep:
+        st = os.stat(os.path.join(mnt, name))
+        assert st.st_blocks * 512 >= st.st_size - (name == "behind") * 65536, (name, st)
+
+# no other writer takes the room
+zeroed = os.open(os.path.join(mnt, "zeroed"), os.O_RDWR | os.O_CREAT)
+os.write(zeroed, os.urandom(8 << 20))
+subprocess.check_call(["fallocate", "-z", "-o", "0", "-l", str(40 << 20),
+                       os.path.join(mnt, "zeroed")])
+filler = os.open(os.path.join(mnt, "filler"), os.O_WRONLY | os.O_CREAT)
+try:
+    while True:
+        os.write(filler, os.urandom(1 << 20))
+except OSError as e:
+    assert e.errno == errno.ENOSPC, e
+os.unlink(os.path.join(mnt, "filler")) # stays there while it is open
+for at in range(0, 40 << 20, 1 << 20):
+    os.pwrite(zeroed, b"1" * (1 << 20), at)
+os.fsync(zeroed)
+assert os.fstat(zeroed).st_blocks * 512 == 40 << 20
+os.unlink(os.path.join(mnt, "zeroed"))
 END
 compare()
 {
