@@ -23,6 +23,7 @@
 #define CONTROL_CONNECTIONS_MAX 16
 #define CONTROL_THREADS_MAX (2 * CONTROL_CONNECTIONS_MAX) /* those that are dropped included */
 #define CONTROL_DROP_NS NSEC_PER_SEC /* for these to end */
+#define CONTROL_LAST_NS NSEC_PER_SEC /* to take a reply, when the server ends */
 #define CONTROL_BIND_MS 1000 /* between tries, while there is no room for it */
 #define CONTROL_ACCEPT_MS 100 /* after a connection that found no descriptor */
 #define CONTROL_CKPT_NS (3600 * NSEC_PER_SEC)
@@ -37,14 +38,16 @@ struct control {
 	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t idle;
 	unsigned connections, dropped; /* dropped: of those, the ones told to end */
-	struct cds_list_head silent;   /* without a whole request yet, oldest first */
+	/* those that the server waits for, oldest first: for a whole request, or until a reply is
+	 * taken */
+	struct cds_list_head waited_for;
 	int farewell_fd; /* who asked for the shutdown; -1: nobody */
 };
 
 struct control_conn {
 	struct control *c;
 	int fd;
-	struct cds_list_head node; /* in silent, or empty; the control's lock */
+	struct cds_list_head node; /* in waited_for, or empty; the control's lock */
 	bool dropped;              /* likewise */
 };
 
@@ -152,27 +155,53 @@ static bool control_peer_ok(int fd)
 	       (peer.uid == 0 || peer.uid == geteuid());
 }
 
-/* However slowly it is taken: CONTROL_IO_SECONDS for all of it. */
-static void control_send(int fd, const char *out, size_t len)
+/* Its reply finds no room: from now on it gives way to others, if need be. */
+static void control_stalls(struct control_conn *conn)
 {
-	uint64_t deadline_ns = clock_mono_ns() + CONTROL_IO_SECONDS * NSEC_PER_SEC, now;
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	pthread_mutex_lock(&conn->c->lock);
+	if (cds_list_empty(&conn->node) && !conn->dropped)
+		cds_list_add_tail(&conn->node, &conn->c->waited_for);
+	pthread_mutex_unlock(&conn->c->lock);
+}
 
-	while (len > 0 && (now = clock_mono_ns()) < deadline_ns) {
+/* For room in fd, to *deadline_ns, which is soon once the server ends. */
+static void control_await_room(struct pollfd fds[2], uint64_t *deadline_ns)
+{
+	uint64_t now = clock_mono_ns();
+
+	if (now >= *deadline_ns ||
+	    poll(fds, 2, (int)((*deadline_ns - now) / NSEC_PER_MSEC) + 1) <= 0 || !fds[1].revents)
+		return;
+	fds[1].fd = -1;
+	fds[1].revents = 0;
+	if (*deadline_ns > now + CONTROL_LAST_NS)
+		*deadline_ns = now + CONTROL_LAST_NS;
+}
+
+/* However slowly it is taken: CONTROL_IO_SECONDS for all of it. conn NULL: the server is gone. */
+static void control_send(struct control_conn *conn, int fd, const char *out, size_t len)
+{
+	uint64_t deadline_ns = clock_mono_ns() + CONTROL_IO_SECONDS * NSEC_PER_SEC;
+	struct pollfd fds[2] = { { .fd = fd, .events = POLLOUT },
+				 { .fd = conn ? conn->c->stop_fd : -1, .events = POLLIN } };
+
+	while (len > 0 && clock_mono_ns() < deadline_ns) {
 		ssize_t n = send(fd, out, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n > 0) {
 			out += n;
 			len -= (size_t)n;
-		} else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-			poll(&p, 1, (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1);
-		} else {
+		} else if (n < 0 && errno == EAGAIN) {
+			if (conn)
+				control_stalls(conn);
+			control_await_room(fds, &deadline_ns);
+		} else if (n == 0 || errno != EINTR) {
 			return;
 		}
 	}
 }
 
-static void control_reply(int fd, json_t *reply)
+static void control_reply(struct control_conn *conn, int fd, json_t *reply)
 {
 	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
 	const char *out = text ? text : "{\"ok\":false,\"error\":\"out of memory\"}";
@@ -180,12 +209,13 @@ static void control_reply(int fd, json_t *reply)
 	int len = asprintf(&line, "%s\n", out);
 
 	if (len > 0)
-		control_send(fd, line, (size_t)len);
+		control_send(conn, fd, line, (size_t)len);
 	free(len > 0 ? line : NULL);
 	free(text);
 }
 
-/* Its request is there: from now on it gives way to nobody. False: it has already. */
+/* Its request is there: until it lets us wait again it gives way to nobody. False: it has
+ * already. */
 static bool control_speaks(struct control_conn *conn)
 {
 	bool dropped;
@@ -225,21 +255,21 @@ static void *control_conn_main(void *arg)
 
 	if (!control_peer_ok(conn->fd)) {
 		reply = control_refuse("only root and the daemon's user may ask", "");
-		control_reply(conn->fd, reply);
+		control_reply(conn, conn->fd, reply);
 		json_decref(reply);
 	} else if (control_read_line(c, conn->fd, line, sizeof(line)) == 0 &&
 		   control_speaks(conn)) {
 		reply = control_serve(c, line, &stays);
-		control_reply(conn->fd, reply);
+		control_reply(conn, conn->fd, reply);
 		json_decref(reply);
 	}
 	control_leave(conn, stays);
 	return NULL;
 }
 
-/* A place for one more connection. Where all are taken the oldest that has not sent its request
- * gives way: it ends as soon as its thread runs, which is waited for where many do. False: all have
- * requests under way. */
+/* A place for one more connection. Where all are taken the oldest that lets us wait, for its
+ * request or to take its reply, gives way: it ends as soon as its thread runs, which is waited for
+ * where many do. False: all have requests under way. */
 static bool control_enter(struct control *c, struct control_conn *conn)
 {
 	uint64_t deadline_ns = clock_mono_ns() + CONTROL_DROP_NS;
@@ -247,9 +277,9 @@ static bool control_enter(struct control *c, struct control_conn *conn)
 
 	pthread_mutex_lock(&c->lock);
 	if (c->connections - c->dropped >= CONTROL_CONNECTIONS_MAX &&
-	    !cds_list_empty(&c->silent)) {
+	    !cds_list_empty(&c->waited_for)) {
 		struct control_conn *oldest =
-		    cds_list_first_entry(&c->silent, struct control_conn, node);
+		    cds_list_first_entry(&c->waited_for, struct control_conn, node);
 
 		cds_list_del_init(&oldest->node);
 		oldest->dropped = true;
@@ -263,7 +293,7 @@ static bool control_enter(struct control *c, struct control_conn *conn)
 	       c->connections < CONTROL_THREADS_MAX;
 	if (room) {
 		c->connections++;
-		cds_list_add_tail(&conn->node, &c->silent);
+		cds_list_add_tail(&conn->node, &c->waited_for);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return room;
@@ -367,7 +397,7 @@ int control_start(struct node *n, struct fs *fs, struct control **ret_c, char wh
 	c->listen_fd = c->farewell_fd = -1;
 	pthread_mutex_init(&c->lock, NULL);
 	thread_cond_init(&c->idle);
-	CDS_INIT_LIST_HEAD(&c->silent);
+	CDS_INIT_LIST_HEAD(&c->waited_for);
 	c->stop_fd = eventfd(0, EFD_CLOEXEC);
 	c->shutdown_fd = eventfd(0, EFD_CLOEXEC);
 	err = control_open(c);
@@ -407,8 +437,8 @@ int control_stop(struct control *c)
 		pthread_join(c->thread, NULL);
 		unlinkat(c->node->vol->dirfd, VOLUME_CONTROL_NAME, 0);
 		pthread_mutex_lock(&c->lock);
-		/* a request is read no further; a reply takes CONTROL_IO_SECONDS at most, and the
-		 * checkpoint that was asked for before it */
+		/* a request is read no further; a reply that nobody takes ends after
+		 * CONTROL_LAST_NS, and the checkpoint that was asked for comes before it */
 		while (c->connections)
 			pthread_cond_wait(&c->idle, &c->lock);
 		pthread_mutex_unlock(&c->lock);
@@ -432,7 +462,7 @@ void control_farewell(int fd, const char *error)
 		return;
 	if (error) {
 		last = control_refuse(error, "");
-		control_reply(fd, last);
+		control_reply(NULL, fd, last);
 		json_decref(last);
 	}
 	close(fd);

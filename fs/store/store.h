@@ -99,7 +99,8 @@ bool store_readdir_locked(struct store *st, struct inode *dir, uint64_t after,
 			  struct store_dirent *ret_e);
 /* size 0 asks for the length only. Returns the length or -ENODATA, -ERANGE. */
 ssize_t store_getxattr_locked(const struct inode *in, const char *name, void *buf, size_t size);
-ssize_t store_listxattr_locked(const struct inode *in, char *buf, size_t size);
+/* trusted: names that begin so, too, which are for those with CAP_SYS_ADMIN (xattr(7)). */
+ssize_t store_listxattr_locked(const struct inode *in, bool trusted, char *buf, size_t size);
 
 /* The kernel's references. forget returns true when the inode is unlinked and now unreferenced: the
  * primary then submits INODE_FREE. */

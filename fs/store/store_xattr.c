@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define ENTRY_HEAD 5
+#define TRUSTED "trusted."
 
 struct entry {
 	const char *name;
@@ -168,7 +169,12 @@ ssize_t store_getxattr_locked(const struct inode *in, const char *name, void *bu
 	return e.value_len;
 }
 
-ssize_t store_listxattr_locked(const struct inode *in, char *buf, size_t size)
+static bool is_trusted(const struct entry *e)
+{
+	return e->name_len >= strlen(TRUSTED) && memcmp(e->name, TRUSTED, strlen(TRUSTED)) == 0;
+}
+
+ssize_t store_listxattr_locked(const struct inode *in, bool trusted, char *buf, size_t size)
 {
 	const struct store_xattrs *x = in->xattrs;
 	size_t need = 0;
@@ -176,6 +182,9 @@ ssize_t store_listxattr_locked(const struct inode *in, char *buf, size_t size)
 	for (size_t off = 0; x && off < x->len;) {
 		struct entry e = entry_at(x->data + off);
 
+		off += e.bytes;
+		if (!trusted && is_trusted(&e))
+			continue;
 		if (size && need + e.name_len + 1 > size)
 			return -ERANGE;
 		if (size) {
@@ -183,7 +192,6 @@ ssize_t store_listxattr_locked(const struct inode *in, char *buf, size_t size)
 			buf[need + e.name_len] = '\0';
 		}
 		need += e.name_len + 1U;
-		off += e.bytes;
 	}
 	return (ssize_t)need;
 }

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/io.h"
 #include "replication/frame.h"
+#include "replication/resync.h"
 #include "replication/transport/transport_verbs.h"
 
 #include <errno.h>
@@ -25,46 +26,12 @@
 struct resync {
 	struct mirror *m;
 	int control;             /* the connection */
-	uint64_t lsn, epoch, total_bytes, files;
-	uint64_t files_seen, bytes_seen;
+	struct resync_image image;
 	uint64_t told_ns;        /* when the primary was last told of the install */
 	bool told_in_vain;       /* it takes no more */
 	int file;                /* open and not complete: -1 none */
-	uint64_t file_left;
 	uint8_t *buf;
 };
-
-static int resync_begin_decode(const void *in, size_t len, struct resync *r)
-{
-	struct repl_resync_begin w;
-
-	if (len != sizeof(w))
-		return -EBADMSG;
-	memcpy(&w, in, sizeof(w));
-	r->lsn = be64toh(w.lsn);
-	r->epoch = be64toh(w.epoch);
-	r->total_bytes = be64toh(w.total_bytes);
-	r->files = be64toh(w.file_count);
-	return r->files == 0 || r->lsn == UINT64_MAX ? -EBADMSG : 0;
-}
-
-/* A plain name: letters, digits, '.', '-', '_', not hidden, NUL-padded. */
-static bool resync_name_ok(const char name[REPL_NAME_BYTES])
-{
-	size_t len = strnlen(name, REPL_NAME_BYTES);
-
-	if (len == 0 || len == REPL_NAME_BYTES || name[0] == '.')
-		return false;
-	for (size_t i = 0; i < REPL_NAME_BYTES; i++) {
-		char c = name[i];
-		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-			     (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
-
-		if (i < len ? !plain : c != '\0')
-			return false;
-	}
-	return true;
-}
 
 static int resync_file_finish(struct resync *r)
 {
@@ -78,35 +45,29 @@ static int resync_file_finish(struct resync *r)
 
 static int resync_file_begin(struct resync *r, const void *in, size_t len)
 {
-	struct repl_resync_file w;
+	struct resync_file f;
+	int err = resync_image_file(&r->image, in, len, &f);
 
-	if (len != sizeof(w) || r->file >= 0 || r->files_seen == r->files)
-		return -EBADMSG;
-	memcpy(&w, in, sizeof(w));
-	if (!resync_name_ok(w.name) || be64toh(w.bytes) > r->total_bytes - r->bytes_seen)
-		return -EBADMSG;
-	r->file = openat(ckpt_dirfd(r->m->ckpt), w.name,
+	if (err)
+		return err;
+	r->file = openat(ckpt_dirfd(r->m->ckpt), f.name,
 			 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (r->file < 0)
 		return -errno;
-	r->files_seen++;
-	r->file_left = be64toh(w.bytes);
-	return r->file_left ? 0 : resync_file_finish(r);
+	return f.bytes ? 0 : resync_file_finish(r);
 }
 
 static int resync_file_data(struct resync *r, size_t len)
 {
-	int err;
+	struct resync_image *i = &r->image;
+	int err = resync_image_data(i, len);
 
-	if (r->file < 0 || len == 0 || len > r->file_left)
-		return -EBADMSG;
-	err = io_write_full(r->file, r->buf, len);
+	if (!err)
+		err = io_write_full(r->file, r->buf, len);
 	if (err)
 		return err;
-	r->file_left -= len;
-	r->bytes_seen += len;
-	atomic_store_explicit(&r->m->resync_done, r->bytes_seen, memory_order_relaxed);
-	return r->file_left ? 0 : resync_file_finish(r);
+	atomic_store_explicit(&r->m->resync_done, i->bytes_seen, memory_order_relaxed);
+	return i->file_left ? 0 : resync_file_finish(r);
 }
 
 static int resync_receive_files(struct resync *r)
@@ -128,10 +89,8 @@ static int resync_receive_files(struct resync *r)
 			err = resync_file_data(r, f.len);
 			break;
 		case REPL_RESYNC_END:
-			if (r->file >= 0 || r->files_seen != r->files ||
-			    r->bytes_seen != r->total_bytes)
-				return -EBADMSG;
-			return io_fsync_dir(ckpt_dirfd(r->m->ckpt));
+			err = resync_image_end(&r->image);
+			return err ? err : io_fsync_dir(ckpt_dirfd(r->m->ckpt));
 		default:
 			return -EBADMSG;
 		}
@@ -146,8 +105,9 @@ static int resync_note_installed(void *ctx, uint64_t done_bytes, uint64_t total_
 	struct resync *r = ctx;
 	struct repl_resync_progress w;
 	uint64_t now = clock_mono_ns();
+	uint64_t bytes = r->image.begin.total_bytes;
 	double part = total_bytes ? (double)done_bytes / (double)total_bytes : 0;
-	uint64_t installed = part < 1 ? (uint64_t)(part * (double)r->total_bytes) : r->total_bytes;
+	uint64_t installed = part < 1 ? (uint64_t)(part * (double)bytes) : bytes;
 
 	atomic_store_explicit(&r->m->resync_installed, installed, memory_order_relaxed);
 	if (atomic_load_explicit(&r->m->leave, memory_order_relaxed))
@@ -164,9 +124,10 @@ static int resync_note_installed(void *ctx, uint64_t done_bytes, uint64_t total_
 
 static int resync_install(struct resync *r)
 {
+	const struct resync_begin *begin = &r->image.begin;
 	struct mirror_progress progress = { resync_note_installed, r };
 	struct mirror *m = r->m;
-	struct repl_resync_done done = { .lsn = htobe64(r->lsn) };
+	struct repl_resync_done done = { .lsn = htobe64(begin->lsn) };
 	struct epochs_entry e;
 	uint64_t lsn;
 	/* With the image comes its history; before install the volume counts as being resynced. */
@@ -176,14 +137,14 @@ static int resync_install(struct resync *r)
 		err = m->ops->resync_install(m->ctx, &progress, &lsn);
 	if (err)
 		return err;
-	atomic_store_explicit(&m->resync_installed, r->total_bytes, memory_order_relaxed);
+	atomic_store_explicit(&m->resync_installed, begin->total_bytes, memory_order_relaxed);
 	m->received_lsn = m->durable_lsn = m->applied_lsn = lsn;
 	/* the image's own is that of the primary which wrote it, perhaps before its first record */
-	m->last_epoch = epochs_at(&m->epochs, lsn, &e) ? e.epoch : r->epoch;
+	m->last_epoch = epochs_at(&m->epochs, lsn, &e) ? e.epoch : begin->epoch;
 	atomic_store_explicit(&m->seen_received, lsn, memory_order_relaxed);
 	atomic_store_explicit(&m->seen_durable, lsn, memory_order_relaxed);
 	atomic_store_explicit(&m->seen_applied, lsn, memory_order_relaxed);
-	if (lsn != r->lsn)
+	if (lsn != begin->lsn)
 		return -EBADMSG;
 	return frame_send(r->control, REPL_RESYNC_DONE, &done, sizeof(done),
 			  clock_mono_ns() + RESYNC_FRAME_NS, &m->leave);
@@ -201,7 +162,8 @@ static void resync_show(struct mirror *m, bool on)
 static int resync_keep(const struct resync *r)
 {
 	struct mirror *m = r->m;
-	uint64_t primary_lsn = m->primary_lsn > r->lsn ? m->primary_lsn : r->lsn;
+	uint64_t lsn = r->image.begin.lsn;
+	uint64_t primary_lsn = m->primary_lsn > lsn ? m->primary_lsn : lsn;
 	uint64_t common =
 	    epochs_common(&m->epochs, m->durable_lsn, &m->primary_epochs, primary_lsn);
 
@@ -240,7 +202,7 @@ static int resync_run(struct resync *r)
 int resync_receive(struct mirror *m, int fd, const void *begin, size_t len)
 {
 	struct resync r = { .m = m, .control = fd, .file = -1 };
-	int err = resync_begin_decode(begin, len, &r);
+	int err = resync_begin_decode(begin, len, &r.image.begin);
 
 	if (err || !m->ckpt)
 		return mirror_fail(m, -EPROTO, "resync: the primary sent nonsense");
@@ -249,7 +211,7 @@ int resync_receive(struct mirror *m, int fd, const void *begin, size_t len)
 		return mirror_fail(m, -ENOMEM, "resync: out of memory");
 	atomic_store_explicit(&m->resync_done, 0, memory_order_relaxed);
 	atomic_store_explicit(&m->resync_installed, 0, memory_order_relaxed);
-	atomic_store_explicit(&m->resync_total, r.total_bytes, memory_order_relaxed);
+	atomic_store_explicit(&m->resync_total, r.image.begin.total_bytes, memory_order_relaxed);
 	resync_show(m, true);
 	err = resync_run(&r);
 	resync_show(m, false);

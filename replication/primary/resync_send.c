@@ -12,6 +12,7 @@
 #include "common/diag.h"
 #include "common/io.h"
 #include "replication/frame.h"
+#include "replication/resync.h"
 #include "replication/transport/transport_verbs.h"
 
 #include <errno.h>
@@ -169,7 +170,8 @@ static int resync_send_bytes(struct link *l, int fd, int file, uint64_t bytes, u
 
 static int resync_send_file(struct link *l, int fd, const char *name, uint64_t began_ns)
 {
-	struct repl_resync_file msg = { 0 };
+	struct resync_file f = { 0 };
+	struct repl_resync_file msg;
 	struct stat st;
 	int file = openat(ckpt_dirfd(l->primary->ckpt), name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	int err = 0;
@@ -179,8 +181,9 @@ static int resync_send_file(struct link *l, int fd, const char *name, uint64_t b
 	if (fstat(file, &st) != 0)
 		err = -errno;
 	if (!err) {
-		snprintf(msg.name, sizeof(msg.name), "%s", name);
-		msg.bytes = htobe64((uint64_t)st.st_size);
+		snprintf(f.name, sizeof(f.name), "%s", name);
+		f.bytes = (uint64_t)st.st_size;
+		resync_file_encode(&f, &msg);
 		err = resync_send_frame(l, fd, REPL_RESYNC_FILE, &msg, sizeof(msg));
 	}
 	if (!err)
@@ -193,17 +196,17 @@ static int resync_send_image(struct link *l, int fd, const struct ckpt_info *inf
 {
 	uint64_t segs = info->last_seg < info->first_seg ? 0 : info->last_seg - info->first_seg + 1;
 	uint64_t total = 0, began_ns = clock_mono_ns();
-	struct repl_resync_begin begin = { .lsn = htobe64(info->lsn),
-					   .epoch = htobe64(info->epoch),
-					   .file_count = htobe64(segs + 1) };
+	struct resync_begin begin = { .lsn = info->lsn, .epoch = info->epoch, .files = segs + 1 };
+	struct repl_resync_begin msg;
 	char name[REPL_NAME_BYTES];
 	int err = resync_sizes(l, info, segs + 1, &total);
 
 	if (err)
 		return err;
-	begin.total_bytes = htobe64(total);
+	begin.total_bytes = total;
+	resync_begin_encode(&begin, &msg);
 	atomic_store_explicit(&l->resync_total, total, memory_order_relaxed);
-	err = resync_send_frame(l, fd, REPL_RESYNC_BEGIN, &begin, sizeof(begin));
+	err = resync_send_frame(l, fd, REPL_RESYNC_BEGIN, &msg, sizeof(msg));
 	for (uint64_t i = 0; !err && i <= segs; i++) {
 		err = resync_file_name(info, i, segs + 1, name);
 		if (err >= 0)
@@ -228,13 +231,12 @@ static void resync_await_frame(struct link *l, int fd, uint64_t end_ns)
 
 static int resync_take_progress(struct link *l, const void *in, size_t len, bool *ret_more)
 {
+	uint64_t total = atomic_load_explicit(&l->resync_total, memory_order_relaxed);
 	uint64_t installed;
+	int err = resync_progress_decode(in, len, total, &installed);
 
-	if (len != sizeof(struct repl_resync_progress))
-		return -EPROTO;
-	installed = get_be64(in);
-	if (installed > atomic_load_explicit(&l->resync_total, memory_order_relaxed))
-		return -EPROTO;
+	if (err)
+		return err;
 	*ret_more = installed > atomic_load_explicit(&l->resync_installed, memory_order_relaxed);
 	atomic_store_explicit(&l->resync_installed, installed, memory_order_relaxed);
 	return 0;
@@ -263,8 +265,7 @@ static int resync_await_done(struct link *l, int fd, uint64_t lsn)
 	}
 	if (err)
 		return err;
-	if (f.type != REPL_RESYNC_DONE || f.len != sizeof(struct repl_resync_done) ||
-	    get_be64(buf) != lsn)
+	if (f.type != REPL_RESYNC_DONE || resync_done_decode(buf, f.len, lsn) != 0)
 		return -EPROTO;
 	atomic_store_explicit(&l->resync_installed,
 			      atomic_load_explicit(&l->resync_total, memory_order_relaxed),

@@ -7,7 +7,8 @@
 . "$(dirname "$0")/mounts.sh"
 
 need python3
-one_mount 32M xattr
+chmod 755 "$tmp"
+one_mount 32M xattr,allow_other
 python3 - "$mnt" <<'END' || fail "attributes"
 import ctypes, errno, os, sys
 os.chdir(sys.argv[1])
@@ -52,6 +53,21 @@ assert os.listxattr("l", follow_symlinks=False) == ["trusted.t"]
 assert "trusted.t" not in os.listxattr("l")
 os.link("a", "b")
 os.rename("d", "e")
+
+# trusted names are for root alone to see; of a file that all may read
+os.setxattr("a", "trusted.t", b"x")
+if os.fork() == 0:
+    seen = None
+    try:
+        os.setgroups([])
+        os.setresgid(2001, 2001, 2001)
+        os.setresuid(2001, 2001, 2001)
+        seen = sorted(os.listxattr("a"))
+    finally:
+        os._exit(0 if seen == ["user.bytes", "user.empty", "user.k", "user." + "n" * 250] else 1)
+assert "trusted.t" in os.listxattr("a")
+assert os.wait()[1] == 0, "others see trusted names, or miss some"
+os.removexattr("a", "trusted.t")
 END
 check()
 {

@@ -335,9 +335,9 @@ START_TEST(xattrs)
 	ck_assert_int_eq(do_removexattr(&f, ino, "user.none"), -ENODATA);
 	store_lock(f.st);
 	in = store_inode_locked(f.st, ino);
-	ck_assert_int_eq(store_listxattr_locked(in, NULL, 0), 18);
-	ck_assert_int_eq(store_listxattr_locked(in, buf, 17), -ERANGE);
-	ck_assert_int_eq(store_listxattr_locked(in, buf, sizeof(buf)), 18);
+	ck_assert_int_eq(store_listxattr_locked(in, true, NULL, 0), 18);
+	ck_assert_int_eq(store_listxattr_locked(in, true, buf, 17), -ERANGE);
+	ck_assert_int_eq(store_listxattr_locked(in, true, buf, sizeof(buf)), 18);
 	ck_assert_mem_eq(buf, "user.two\0user.one", 18);
 	ck_assert_int_eq(store_getxattr_locked(in, "user.two", buf, 1), -ERANGE);
 	ck_assert_int_eq(store_getxattr_locked(in, "user.two", buf, sizeof(buf)), 2);
