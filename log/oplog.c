@@ -363,6 +363,9 @@ void oplog_usage(struct oplog *log, struct oplog_usage *ret_usage)
 	ret_usage->covered = oplog_pool_reusable(log, other);
 	ret_usage->held = oplog_pool_held(log, other);
 	ret_usage->can_switch = ret_usage->covered && !ret_usage->held;
+	ret_usage->all_covered =
+		oplog_last_lsn(log) <=
+		atomic_load_explicit(&log->covered_lsn, memory_order_acquire);
 	pthread_mutex_unlock(&log->lock);
 }
 

@@ -145,6 +145,7 @@ struct oplog_usage {
 	bool covered;    /* the other pool is, by a durable checkpoint, or empty */
 	bool held;       /* oplog_hold asks for records of the other pool */
 	bool can_switch; /* covered, and not held */
+	bool all_covered; /* a durable checkpoint has every record of both pools */
 };
 void oplog_usage(struct oplog *log, struct oplog_usage *ret_usage);
 

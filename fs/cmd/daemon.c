@@ -83,10 +83,6 @@ void daemon_ready(void)
 	diag_to_syslog(true);
 	if (chdir("/") != 0)
 		diag_debug("chdir: %s", strerror(errno));
-	if (write(daemon_ready_fd, "", 1) != 1)
-		diag_debug("the command that started the daemon is gone");
-	close(daemon_ready_fd);
-	daemon_ready_fd = -1;
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null >= 0) {
 		dup2(null, 0);
@@ -95,4 +91,9 @@ void daemon_ready(void)
 		if (null > 2)
 			close(null);
 	}
+	/* last: who hears of it finds the caller's files let go */
+	if (write(daemon_ready_fd, "", 1) != 1)
+		diag_debug("the command that started the daemon is gone");
+	close(daemon_ready_fd);
+	daemon_ready_fd = -1;
 }

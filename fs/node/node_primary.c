@@ -155,7 +155,8 @@ static int node_wait_mirrors(struct node *n, char *why)
 
 	node_name_missing(n, missing, sizeof(missing));
 	if (err == -EINTR) {
-		snprintf(why, NODE_WHY_BYTES, "interrupted while it waited: %s", missing);
+		snprintf(why, NODE_WHY_BYTES, "interrupted while it waited: %s",
+			 missing[0] ? missing : reason ? reason : strerror(-err));
 		return err;
 	}
 	if (err == -ESTALE && missing[0]) { /* it runs, and obeys another */

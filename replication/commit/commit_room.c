@@ -46,7 +46,8 @@ void commit_room_update_locked(struct commit *c)
 	if (u.covered && !commit_heeds_hold(&u))
 		room += u.active_capacity_bytes - c->slack;
 	atomic_store_explicit(&c->room, room, memory_order_seq_cst);
-	if (u.active_used_bytes * 10 > u.active_capacity_bytes * 7 &&
+	/* of what it has already a checkpoint makes no room: that is for the next record to ask */
+	if (u.active_used_bytes * 10 > u.active_capacity_bytes * 7 && !u.all_covered &&
 	    !atomic_exchange_explicit(&c->checkpoint_wanted, true, memory_order_relaxed))
 		c->cfg.want_checkpoint(c->cfg.ctx);
 }

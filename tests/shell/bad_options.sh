@@ -106,7 +106,8 @@ rm "$tmp/v/kvfs.conf"
 if unshare -m true 2>/dev/null; then
 	echo 'arena=wrong' >"$tmp/conf"
 	refuse_run 2 "/etc/kvfs.conf line 1|arena" unshare -m sh -c "
-		[ -e /etc/kvfs.conf ] || { cp -r /etc '$tmp/etc' && mount --bind '$tmp/etc' /etc; }
+		cp -r /etc '$tmp/etc' 2>/dev/null # a file of it may have gone meanwhile
+		mount --bind '$tmp/etc' /etc || exit 9
 		cat '$tmp/conf' >/etc/kvfs.conf
 		exec '$KVFS' mount '$tmp/v' '$tmp/m'"
 fi

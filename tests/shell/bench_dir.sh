@@ -20,10 +20,7 @@ nothing_left()
 }
 
 all=get,put,a,b,c,d,e,f,closed,append,create,seqwrite
-expect 0 bench --load "$all" --seconds 0.2 --value 3000 --keys 50 --threads 3 --file-size 12M \
-	--json
-[ ! -s "$tmp/err" ] || fail "it complains: $(cat "$tmp/err")"
-"$python" - "$tmp/out" "$all" <<'END' || fail "$(cat "$tmp/out")"
+cat >"$tmp/agree.py" <<'END'
 import json, sys
 rows = json.load(open(sys.argv[1]))
 assert [r["load"] for r in rows] == sys.argv[2].split(",")
@@ -48,8 +45,20 @@ for r in rows:
     assert r["mean_us"] * ops <= r["threads"] * seconds * 1e6, r
     assert r["p50_us"] <= 2.2 * r["mean_us"] and r["p99_us"] <= 110 * r["mean_us"], r
     # Clients do little else than their operations; seqwrite is over before they all run.
-    assert r["load"] == "seqwrite" or r["mean_us"] * ops >= 0.1 * r["threads"] * seconds * 1e6, r
+    if r["load"] != "seqwrite" and r["mean_us"] * ops < 0.1 * r["threads"] * seconds * 1e6:
+        print(r)
+        sys.exit(3)
 END
+# A machine that stands still between two operations makes it look otherwise: one run of three.
+for try in 1 2 3; do
+	expect 0 bench --load "$all" --seconds 0.2 --value 3000 --keys 50 --threads 3 \
+		--file-size 12M --json
+	[ ! -s "$tmp/err" ] || fail "it complains: $(cat "$tmp/err")"
+	agree=0
+	"$python" "$tmp/agree.py" "$tmp/out" "$all" || agree=$?
+	[ "$agree" -eq 3 ] || break
+done
+[ "$agree" -eq 0 ] || fail "try $try: $(cat "$tmp/out")"
 nothing_left
 
 # The shares of seqwrite are the file, also where it doesn't divide.

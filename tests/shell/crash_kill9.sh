@@ -27,23 +27,19 @@ check_survivor()
 {
 	where=$1
 	wait_for '[ "$(status_of $where ".mirror.applied_lsn == .log.last_lsn")" = true ]' 30
-	"$LOADER" verify "$tmp/$1" "$tmp/journal" >"$tmp/out" ||
-		fail "round $round, $1 without its primary: $(cat "$tmp/out")"
+	(verified "$1") || fail "round $round, $1 without its primary"
 }
 
 compare_all()
 {
 	wait_for "in_sync mnt 2" 60
 	for where in mnt view1 view2; do
-		"$LOADER" verify "$tmp/$where" "$tmp/journal" >"$tmp/out" ||
-			fail "round $round, $where: $(cat "$tmp/out")"
+		(verified "$where") || fail "round $round"
 	done
 	same_state mnt view1 view2
 	if [ $((round % 10)) -eq 0 ]; then
-		for where in mnt view1 view2; do
-			tree $where >"$tmp/tree-$where"
-			cmp "$tmp/tree-mnt" "$tmp/tree-$where" ||
-				fail "round $round: the trees of mnt and $where differ"
+		for where in view1 view2; do
+			(same_tree mnt $where) || fail "round $round"
 		done
 	fi
 }

@@ -1,27 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Below min_mirrors a write fails with EIO after timeout=, never hangs, and reads go on; when the
-# mirror is back, so are the writes.
+# mirror is back, so are the writes. The timeout is long beside what holds up a busy machine.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
 need python3
 arena=64M
+timeout=6
 port=$(free_port)
 expect 0 "$MKFS" -q -s 32M "$tmp/p"
 expect 0 "$MKFS" -q -s 32M --join "$tmp/p/key" "$tmp/m1"
 expect 0 "$MKFS" -q -s 32M --join "$tmp/p/key" "$tmp/m2"
 start_mirror m1 '' "tcp:127.0.0.1:$port"
 start_mirror m2 '' "shm:$tmp/ring"
-mount_primary p mnt "min_mirrors=2,timeout=2,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring"
+mount_primary p mnt "min_mirrors=2,timeout=$timeout,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring"
 echo before >"$tmp/mnt/key"
 wait_for "in_sync mnt 2" 30
 
 # All at once, each in a directory of its own (within one, the kernel lets changes wait for each
-# other), fail with EIO after about 2 s, while reads answer.
+# other), fail with EIO after about the timeout; reads are answered while all of them wait yet.
 cat >"$tmp/degraded.py" <<'END'
 import errno, os, sys, threading, time
-mnt = sys.argv[1]
+mnt, timeout, patience = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 done = []
 
 def attempt(name, action):
@@ -55,15 +56,15 @@ began = time.monotonic()
 assert open(mnt + "/quiet").read() == "quiet\n"
 os.stat(mnt + "/quiet")
 quick = time.monotonic() - began
+assert not done, "a read of what is committed took %.2f s, %s was quicker" % (quick, done)
 for t in threads:
-    t.join(30)
+    t.join(30 * patience)
     assert not t.is_alive(), "a write hangs"
 for name, err, seconds in done:
     print("%s: %s after %.2f s" % (name, errno.errorcode.get(err, "success"), seconds))
 for name, err, seconds in done:
     assert err == errno.EIO, name
-    assert 1 <= seconds <= 6, name
-assert quick < 1, "a read of what is committed took %.2f s" % quick
+    assert timeout / 2 <= seconds <= timeout + 4 * patience, name
 END
 make_keys()
 {
@@ -77,7 +78,8 @@ make_keys
 cat "$tmp/mnt/quiet" >/dev/null
 for i in 1 2; do
 	kill_pids "$(pid_of m$i)"
-	timeout 100 python3 "$tmp/degraded.py" "$tmp/mnt" || fail "mirror $i away"
+	timeout 200 python3 "$tmp/degraded.py" "$tmp/mnt" "$timeout" "${KVFS_TEST_PATIENCE:-1}" ||
+		fail "mirror $i away"
 	if [ $i -eq 1 ]; then
 		start_mirror m1 '' "tcp:127.0.0.1:$port"
 	else
@@ -94,7 +96,7 @@ done
 unmount mnt
 
 # too_few_mirrors=readonly: after timeout= changes fail at once, until the mirror is back
-options=min_mirrors=2,timeout=2,too_few_mirrors=readonly
+options=min_mirrors=2,timeout=$timeout,too_few_mirrors=readonly
 mount_primary p mnt "$options,mirror=tcp:127.0.0.1:$port,mirror=shm:$tmp/ring"
 wait_for "in_sync mnt 2" 30
 exec 3>"$tmp/mnt/gone"
@@ -104,7 +106,7 @@ wait_for '[ "$(status_of mnt .commit.read_only)" = true ]' 30
 exec 3>&-
 cat >"$tmp/readonly.py" <<'END'
 import errno, os, sys, time
-mnt = sys.argv[1]
+mnt, timeout = sys.argv[1], int(sys.argv[2])
 began = time.monotonic()
 for action in (lambda: os.open(mnt + "/quiet", os.O_WRONLY | os.O_TRUNC),
                lambda: os.mkdir(mnt + "/new"), lambda: os.unlink(mnt + "/quiet")):
@@ -113,10 +115,10 @@ for action in (lambda: os.open(mnt + "/quiet", os.O_WRONLY | os.O_TRUNC),
         sys.exit("a change was taken")
     except OSError as e:
         assert e.errno == errno.EROFS, e
-assert time.monotonic() - began < 1, "they waited"
+assert time.monotonic() - began < timeout, "they waited"
 assert open(mnt + "/quiet").read() == "quiet\n"
 END
-timeout 100 python3 "$tmp/readonly.py" "$tmp/mnt" || fail "read-only for lack of mirrors"
+timeout 100 python3 "$tmp/readonly.py" "$tmp/mnt" "$timeout" || fail "read-only for lack of mirrors"
 "$KVFS" status "$tmp/mnt" | grep -q READ-ONLY || fail "kvfs status does not say read-only"
 start_mirror m1 '' "tcp:127.0.0.1:$port"
 wait_for "in_sync mnt 2" 60

@@ -8,7 +8,7 @@
 make_volume v
 make_volume s --join "$tmp/v/key"
 start_mirror s '' "shm:$tmp/s.sock"
-mount_volume "mirror=shm:$tmp/s.sock,timeout=1"
+mount_volume "mirror=shm:$tmp/s.sock,timeout=5"
 live='[ "$("$KVFS" status "$tmp/m" | grep -c "live over")" -eq 1 ]'
 wait_for "$live" 20
 mkdir "$tmp/m/a" "$tmp/m/b" "$tmp/m/c"
@@ -17,9 +17,15 @@ echo from >"$tmp/m/c/from"
 [ ! -e "$tmp/m/a/new" ] || fail "new is there already" # the kernel now knows that it is not
 kill_daemon s
 
-mkdir "$tmp/m/a/new" 2>/dev/null && fail "a key was made without a mirror"
-rm "$tmp/m/b/old" 2>/dev/null && fail "a key was removed without a mirror"
-mv "$tmp/m/c/from" "$tmp/m/c/to" 2>/dev/null && fail "a key was renamed without a mirror"
+mkdir "$tmp/m/a/new" 2>/dev/null &
+made=$!
+rm "$tmp/m/b/old" 2>/dev/null &
+removed=$!
+mv "$tmp/m/c/from" "$tmp/m/c/to" 2>/dev/null &
+renamed=$!
+! wait "$made" || fail "a key was made without a mirror"
+! wait "$removed" || fail "a key was removed without a mirror"
+! wait "$renamed" || fail "a key was renamed without a mirror"
 start_mirror s '' "shm:$tmp/s.sock"
 wait_for "$live" 20
 

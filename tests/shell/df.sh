@@ -9,9 +9,9 @@
 need python3
 arena=128M
 one_mount 512M
-timeout 300 python3 - "$mnt" <<'END' || fail "df and what can be written disagree"
-import errno, os, sys, time
-d = sys.argv[1]
+timeout 300 python3 - "$mnt" "$KVFS" <<'END' || fail "df and what can be written disagree"
+import errno, json, os, subprocess, sys, time
+d, kvfs = sys.argv[1:]
 
 def df():
     s = os.statvfs(d)
@@ -41,10 +41,15 @@ def dd(name, bs=1 << 20):
     os.close(fd)
     return done
 
+def at_rest():
+    "What was deleted is given back by a record of its own; a checkpoint keeps what it writes."
+    s = json.loads(subprocess.check_output([kvfs, "status", "--json", d]))
+    return s["store"]["orphans"] == 0 and not s["checkpoint"]["running"]
+
 def settled():
-    "df once nothing moves any more: what was deleted is given back by a record of its own."
+    "df once nothing moves any more."
     last, now, end = None, df(), time.monotonic() + 60
-    while now != last and time.monotonic() < end:
+    while (now != last or not at_rest()) and time.monotonic() < end:
         time.sleep(0.2)
         last, now = now, df()
     return now

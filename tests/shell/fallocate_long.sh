@@ -16,33 +16,41 @@ make_volume v
 make_volume s --join "$tmp/v/key"
 start_mirror s '' "shm:$tmp/s.sock"
 for uring in auto off; do
-	mount_volume "mirror=shm:$tmp/s.sock,timeout=4,uring=$uring"
+	mount_volume "mirror=shm:$tmp/s.sock,timeout=10,uring=$uring"
 	wait_for "in_sync m 1" 30
 	before=$(status_of m .lsn)
 	python3 - "$tmp/m" "$size_mib" <<'END' || fail "uring=$uring"
 import errno, os, sys, threading, time
 d, size = sys.argv[1], int(sys.argv[2]) << 20
 fd = os.open(d + "/large", os.O_RDWR | os.O_CREAT)
-took = []
 
-def reserve():
-    began = time.monotonic()
-    os.posix_fallocate(fd, 1000, size)
-    took.append(time.monotonic() - began)
+def look_on():
+    "How often the daemon could be asked while it reserved."
+    took = []
+    def reserve():
+        began = time.monotonic()
+        os.posix_fallocate(fd, 1000, size)
+        took.append(time.monotonic() - began)
+    t = threading.Thread(target=reserve)
+    os.statvfs(d)
+    t.start()
+    looks, longest = 0, 0.0
+    while t.is_alive():
+        began = time.monotonic()
+        os.statvfs(d) # asks the daemon each time, which looks under the store's lock
+        longest = max(longest, time.monotonic() - began)
+        looks += 1
+    t.join()
+    assert took, "it failed"
+    print("%d MiB in %.2f s, %d looks meanwhile, the longest took %.3f s" % (
+        size >> 20, took[0], looks, longest))
+    return looks
 
-t = threading.Thread(target=reserve)
-os.statvfs(d)
-t.start()
-looks, longest = 0, 0.0
-while t.is_alive():
-    began = time.monotonic()
-    os.statvfs(d) # asks the daemon each time, which looks under the store's lock
-    longest = max(longest, time.monotonic() - began)
-    looks += 1
-t.join()
-assert took, "it failed"
-print("%d MiB in %.2f s, %d looks meanwhile, the longest took %.3f s" % (
-    size >> 20, took[0], looks, longest))
+for attempt in range(3): # who looks may have had no processor
+    os.ftruncate(fd, 0)
+    looks = look_on()
+    if looks >= 10:
+        break
 assert looks >= 10, looks
 st = os.fstat(fd)
 assert st.st_size == size + 1000 and st.st_blocks * 512 >= size, (st.st_size, st.st_blocks)

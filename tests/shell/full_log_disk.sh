@@ -13,7 +13,7 @@ expect 0 "$MKFS" -q -s 32M "$tmp/disk/v"
 mnt=$tmp/mnt
 serve()
 {
-	"$KVFS" mount -f -o arena=256M,timeout=10 "$tmp/disk/v" "$mnt" 2>>"$tmp/daemon" &
+	"$KVFS" mount -f -o arena=256M,timeout=30 "$tmp/disk/v" "$mnt" 2>>"$tmp/daemon" &
 	daemon=$!
 	wait_for "[ \"\$(status_of disk/v .pid)\" = $daemon ]" 30
 }

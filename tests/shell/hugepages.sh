@@ -34,11 +34,23 @@ echo $((before + want + want / 2)) >"$nr" 2>/dev/null || skip "hugepages can't b
 free=$(free_huge)
 [ "$free" -ge "$want" ] || skip "only $free hugepages of $want can be had"
 
+# The mount takes them. The arena of another test may be quicker: then once more, with as many more.
+mount_huge()
+{
+	for huge_try in 1 2 3 4 5; do
+		mount_volume
+		[ "$(status_of m .memory.hugepages)" != true ] || break
+		[ "$huge_try" -lt 5 ] && [ "$(free_huge)" -lt "$want" ] ||
+			fail "no hugepages: $(status_of m .memory)"
+		unmount m
+		echo $(($(cat "$nr") + want)) >"$nr"
+	done
+	[ "$(in_huge m)" -eq 32768 ] || fail "$(in_huge m) KiB are in hugepages"
+}
+
 make_volume v
 make_volume s --join "$tmp/v/key"
-mount_volume
-[ "$(status_of m .memory.hugepages)" = true ] || fail "no hugepages: $(status_of m .memory)"
-[ "$(in_huge m)" -eq 32768 ] || fail "$(in_huge m) KiB are in hugepages"
+mount_huge
 # The rest is too few for another arena.
 if [ "$(free_huge)" -lt "$want" ]; then
 	start_mirror s '' "shm:$tmp/ring"
@@ -51,8 +63,7 @@ for i in 1 2 3 4 5; do
 done
 cmp "$tmp/blob" "$tmp/m/blob" || fail "what was written"
 kill_daemon m
-mount_volume
-[ "$(in_huge m)" -eq 32768 ] || fail "not again: $(in_huge m) KiB"
+mount_huge
 cmp "$tmp/blob" "$tmp/m/blob" || fail "after kill -9"
 [ "$(cat "$tmp/m/small3")" = "small 3" ] || fail "a small key"
 unmount m

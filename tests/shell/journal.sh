@@ -48,7 +48,9 @@ $await_end "$pid" 60 || fail "it does not stop"
 exec 9>&-
 # 24: LOG_DAEMON; 6 and 4: information, warning
 tag="[A-Z][a-z][a-z] [ 0-9][0-9] [0-9:]* kvfs\[$pid\]"
-grep -Eq "^<30>$tag: $tmp/v: stopping on a signal\$" "$tmp/journal" ||
-	fail "no line of the signal: $(cat "$tmp/journal")"
-grep -Eq "^<28>$tag: $tmp/m was in use and is taken away from under its users" "$tmp/journal" ||
-	fail "no warning: $(cat "$tmp/journal")"
+said() # PRIORITY TEXT: it has come to the journal, which may be reading yet
+{
+	wait_for "grep -Eq '^<$1>$tag: $tmp/$2' '$tmp/journal'" 20
+}
+said 30 'v: stopping on a signal$'
+said 28 'm was in use and is taken away from under its users'

@@ -14,7 +14,7 @@ os.chdir(sys.argv[1])
 for n in range(100000):
     os.close(os.open("key-%06d" % n, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o644))
 END
-python3 - "$mnt/d" <<'END' || fail "ls -f"
+python3 - "$mnt/d" "${KVFS_TEST_PATIENCE:-1}" <<'END' || fail "ls -f"
 import subprocess, sys, time
 best = 99
 for _ in range(3):
@@ -23,12 +23,12 @@ for _ in range(3):
     best = min(best, time.monotonic() - began)
     assert lines == 100002, lines
 print("ls -f | wc -l of 100 000 keys: %.2f s (meant: at most 1 s on a quiet machine)" % best)
-assert best <= 5
+assert best <= 5 * int(sys.argv[2])
 END
 
 # Names that stay are listed exactly once, whatever happens to others.
 python3 - "$mnt/d" "$seed" <<'END' || fail "the listing is not stable"
-import multiprocessing, os, random, sys
+import multiprocessing, os, random, sys, time
 os.chdir(sys.argv[1])
 random.seed(int(sys.argv[2]))
 print("seed", sys.argv[2])
@@ -50,6 +50,8 @@ def churn():
 
 other = multiprocessing.Process(target=churn)
 other.start()
+while changes.value == 0 and other.is_alive(): # so that the listings have changes beside them
+    time.sleep(0.01)
 try:
     while listed.value < 8:
         names = [n for n in os.listdir(".") if n.startswith("key-")]
@@ -59,7 +61,7 @@ try:
 finally:
     listed.value = 8
     other.join()
-assert changes.value > 0
+assert other.exitcode == 0 and changes.value > 0
 print("%d changes meanwhile" % changes.value)
 assert len(os.listdir(".")) == 100000
 END

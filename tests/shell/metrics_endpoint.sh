@@ -46,16 +46,23 @@ for k in $(seq 50); do
 done
 cat "$tmp"/s.m/* >/dev/null
 status_lsn=$("$KVFS" status --json "$tmp/m" | sed -n 's/^  "lsn": \([0-9]*\),*$/\1/p')
-fetch "$at" /metrics >"$tmp/reply"
+# what is answered is counted a moment later
+read_metrics()
+{
+	fetch "$at" /metrics >"$tmp/reply"
+	sed 1d "$tmp/reply" >"$tmp/metrics"
+}
+written=$(seq 50 | wc -c)
+wait_for 'read_metrics
+	[ "$(value "kvfs_operation_bytes_total{op=\"write\"}")" -ge "$written" ]' 10
 [ "$(head -1 "$tmp/reply")" = "200 text/plain; version=0.0.4; charset=utf-8" ] ||
 	fail "$(head -1 "$tmp/reply")"
-sed 1d "$tmp/reply" >"$tmp/metrics"
 promtool check metrics <"$tmp/metrics" >"$tmp/out" 2>&1 ||
 	fail "promtool, primary: $(cat "$tmp/out")"
 [ ! -s "$tmp/out" ] || fail "promtool, primary: $(cat "$tmp/out")"
 [ "$(value 'kvfs_operations_total{op="write"}')" -ge 50 ] ||
 	fail "writes: $(grep operations_total "$tmp/metrics")"
-[ "$(value 'kvfs_operation_bytes_total{op="write"}')" -eq "$(cat "$tmp"/m/* | wc -c)" ] ||
+[ "$(value 'kvfs_operation_bytes_total{op="write"}')" -eq "$written" ] ||
 	fail "bytes written"
 [ "$(value "rdma_write_latency_count{mirror=\"shm:$tmp/s.sock\",transport=\"shm\"}")" -ge 100 ] ||
 	fail "latency"

@@ -84,5 +84,4 @@ put two 20 mc
 same_state m b
 [ "$(status_of m '.mirrors[0].reconnects')" = 0 ] || fail "the other threw the session out"
 [ "$(cuts)" -eq 2 ] || fail "the mirror took records of both"
-status_of mc '.mirrors[0].last_error' | grep -q 'another copy of this volume' ||
-	fail "no reason in status: $(status_of mc '.mirrors')"
+wait_for "status_of mc '.mirrors[0].last_error' | grep -q 'another copy of this volume'" 20

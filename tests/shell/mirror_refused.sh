@@ -12,7 +12,7 @@ mkdir "$tmp/mnt"
 refused() # TEXT [OPTIONS]
 {
 	expect 1 timeout 60 "$KVFS" mount \
-		-o "arena=64M,connect_timeout=3,mirror=$address${2:+,$2}" "$tmp/p" "$tmp/mnt"
+		-o "arena=64M,connect_timeout=5,mirror=$address${2:+,$2}" "$tmp/p" "$tmp/mnt"
 	[ "$(wc -l <"$tmp/err")" -eq 1 ] || fail "not one line: $(cat "$tmp/err")"
 	grep -Eqi -- "$1" "$tmp/err" || fail "'$1' is not in: $(cat "$tmp/err")"
 	grep -qF "$port" "$tmp/err" || fail "the mirror is not named: $(cat "$tmp/err")"

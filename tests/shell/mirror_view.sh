@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A mirror's view is coherent: each of 200 changes is visible there within 10 ms of its
-# acknowledgement (49 of 50, and none later than 100 ms, as the machine may be busy; a sanitized
-# build has more), to open, to a file kept open, to a mapping, and in the listing; no page stays
-# old. The view takes no write.
+# acknowledgement (49 of 50, and none later than 100 ms, as the machine may be busy, but where it
+# stands still; a sanitized build has more), to open, to a file kept open, to a mapping, and in the
+# listing; no page stays old. The view takes no write.
 # shellcheck source=tests/shell/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
@@ -25,10 +25,10 @@ for kind in tcp shm; do
 	mkdir "$tmp/mnt/$kind"
 	wait_for "[ -d '$tmp/view/$kind' ]" 10
 	there=$tmp/view/$kind
-	python3 - "$tmp/mnt/$kind" "$there" "$seed" "$slow" <<'END' || fail "$kind: the view"
+	python3 - "$tmp/mnt/$kind" "$there" "$seed" "${KVFS_TEST_PATIENCE:-1}" "$slow" <<'END' ||
 import errno, mmap, os, random, sys, time
 prim, view, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
-slow = sys.argv[4] == "slow"
+patience, slow = int(sys.argv[4]), sys.argv[5] == "slow"
 random.seed(seed)
 times = []
 
@@ -41,7 +41,7 @@ def visible(what, condition, since=None):
     behind = 0
     while not condition():
         behind = looked - acknowledged
-        if behind > 5:
+        if behind > 5 * patience:
             return False
         looked = time.monotonic()
     times.append((time.monotonic() - acknowledged, behind, what))
@@ -49,7 +49,7 @@ def visible(what, condition, since=None):
 
 def must(what, condition):
     if not visible(what, condition):
-        sys.exit("after 5 s not visible in the view: " + what)
+        sys.exit("after %d s not visible in the view: %s" % (5 * patience, what))
 
 def read(path):
     try:
@@ -148,9 +148,12 @@ if median > (0.100 if slow else 0.010):
     sys.exit("visible after 10 ms is the rule")
 if len(late) > len(times) // (2 if slow else 50):
     sys.exit("one in 50 may be late on a busy machine")
-if max(t[1] for t in times) > (5 if slow else 0.100):
-    sys.exit("one was not visible after 100 ms")
+# One pause of a second holds up one change, which is looked at twice at most.
+stood_still = [t for t in times if t[1] > (5 if slow else 0.100)]
+if len(stood_still) > 2 * patience:
+    sys.exit("%d were not visible after 100 ms" % len(stood_still))
 END
+		fail "$kind: the view"
 	unmount mnt
 	unmount view
 done

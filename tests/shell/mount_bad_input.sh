@@ -31,7 +31,7 @@ refuse 1 "more than this machine's memory" mount -o arena=60T "$tmp/v" "$tmp/m"
 refuse 1 "127.0.0.1:9" mount -o arena=64M,mirror=tcp:127.0.0.1:9,connect_timeout=1 "$tmp/v" "$tmp/m"
 refuse 1 "127.0.0.1:9" mount -o arena=64M,mirror=127.0.0.1:9,connect_timeout=1 "$tmp/v" "$tmp/m"
 refuse 1 "host name can't be resolved" \
-	mount -o arena=64M,mirror=no.such.host.invalid:7470,connect_timeout=1 "$tmp/v" "$tmp/m"
+	mount -o arena=64M,mirror=no.such.host.invalid:7470,connect_timeout=5 "$tmp/v" "$tmp/m"
 refuse 1 "no kvfs is running" status "$tmp/v"
 refuse 1 "neither" status "$tmp/empty"
 echo "arena=wrong" >"$tmp/v/kvfs.conf"

@@ -15,7 +15,7 @@ mount_volume "mirror=shm:$tmp/s.sock,mirror=tcp:127.0.0.1:$port"
 live='[ "$("$KVFS" status "$tmp/m" | grep -c "live over")" -eq 2 ]'
 wait_for "$live" 20
 wait_for '"$KVFS" status "$tmp/m" | grep -q "live over tcp.*, MTU [0-9]*, "' 5
-"$KVFS" status "$tmp/t" | grep -q "over tcp, . lanes, MTU [0-9]*, " || fail "the mirror has no MTU"
+wait_for '"$KVFS" status "$tmp/t" | grep -q "over tcp, . lanes, MTU [0-9]*, "' 5
 ! "$KVFS" status "$tmp/m" | grep -q "live over shm.*MTU" || fail "shared memory has an MTU"
 same()
 {
@@ -29,7 +29,7 @@ for k in $(seq 100); do
 done
 same
 echo new >"$tmp/m/d/1"
-[ "$(cat "$tmp/s.m/d/1")" = new ] || wait_for "[ \"\$(cat '$tmp/s.m/d/1')\" = new ]" 1
+wait_for "[ \"\$(cat '$tmp/s.m/d/1')\" = new ]" 5
 if (echo x >"$tmp/s.m/x") 2>/dev/null; then
 	fail "the view takes writes"
 fi

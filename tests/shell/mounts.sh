@@ -5,6 +5,14 @@
 # crashes. Everything lies in $tmp, in memory where there is room. At exit every kvfs whose command
 # line names $tmp is killed, by its pid, and what is mounted below $tmp is taken away.
 # KVFS_TEST_SEED replays what a test draws by chance.
+
+# In a network of its own, so that no other test has a port that this one is about to take. Who may
+# mount may do so.
+if [ -z "${KVFS_TEST_NETWORK:-}" ] && unshare -n true 2>/dev/null; then
+	KVFS_TEST_NETWORK=own
+	export KVFS_TEST_NETWORK
+	exec unshare -n "$0" "$@"
+fi
 if [ -z "${TMPDIR:-}" ] &&
 	[ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 3000000 ] 2>/dev/null; then
 	TMPDIR=/dev/shm
@@ -33,6 +41,9 @@ trap kv_cleanup EXIT
 for kv_tool in jq pgrep "${PYTHON:-python3}" timeout; do
 	command -v "$kv_tool" >/dev/null || skip "no $kv_tool"
 done
+# SIOCSIFFLAGS: up and running
+[ "${KVFS_TEST_NETWORK:-}" != own ] || "${PYTHON:-python3}" -c 'import fcntl, socket, struct
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14x", b"lo", 0x41))'
 LOADER=$top_builddir/tests/crash/loader
 MODEL=$top_builddir/tests/model/model
 long=${KVFS_TEST_LONG:-0}
@@ -135,11 +146,18 @@ kill_daemon()
 	kill_pids "$kv_pid"
 }
 
-# A free TCP port on loopback (the next to bind takes it; the listener reports a clash).
+# A free TCP port on loopback, by chance, of those that no call goes out from.
 free_port()
 {
-	"${PYTHON:-python3}" -c 'import socket
-s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+	"${PYTHON:-python3}" -c 'import random, socket
+while True:
+    port = random.randrange(10000, 30000)
+    try:
+        socket.socket().bind(("127.0.0.1", port))
+    except OSError:
+        continue
+    print(port)
+    break'
 }
 
 # Every mirror of the primary is live and has applied all of it: in_sync PRIMARY COUNT
@@ -149,17 +167,35 @@ in_sync()
 	[ "$(status_of "$1" ".lsn as \$l | [.mirrors[] | select($kv_live)] | length")" = "$2" ]
 }
 
-# same_state WHERE WHERE...: the digests of the whole states.
+# In $kv_digests: WHERE and the digest of its whole state, a line each. False: not all of the same
+# LSN, or one went on meanwhile.
+read_digests() # WHERE...
+{
+	kv_digests=
+	kv_lsn=
+	for kv_where in "$@"; do
+		kv_state=$(timeout 60 "$KVFS" status --json --digest "$tmp/$kv_where" |
+			jq -r '"\(.lsn) \(.digest)"')
+		[ -n "$kv_state" ] || return 1
+		[ "${kv_state%% *}" = "${kv_lsn:=${kv_state%% *}}" ] || return 1
+		kv_digests="$kv_digests$kv_where ${kv_state#* }
+"
+	done
+	for kv_where in "$@"; do
+		[ "$(status_of "$kv_where" .lsn)" = "$kv_lsn" ] || return 1
+	done
+}
+
+# same_state WHERE WHERE...: the digests of the whole states. What is unlinked is freed by a record
+# of its own, once the kernel has forgotten it: so a state may go on for a moment yet.
 same_state()
 {
-	kv_first=
-	for kv_where in "$@"; do
-		kv_digest=$(timeout 60 "$KVFS" status --json --digest "$tmp/$kv_where" |
-			jq -r .digest)
-		[ "${#kv_digest}" -eq 32 ] || fail "no digest of $kv_where: $kv_digest"
-		[ "$kv_digest" = "${kv_first:=$kv_digest}" ] ||
-			fail "the state of $kv_where is not that of $1"
-	done
+	kv_nodes=$*
+	wait_for "read_digests $kv_nodes" 30
+	[ "$(echo "$kv_digests" | grep -cE '^[^ ]+ [0-9a-f]{32}$')" -eq $# ] ||
+		fail "no digests: $kv_digests"
+	[ "$(echo "$kv_digests" | sed -n 's/.* //p' | sort -u | wc -l)" -eq 1 ] ||
+		fail "not the same state at LSN $kv_lsn: $kv_digests"
 }
 
 # tree DIR: every object with what users can see of it, and the sums of the files.
@@ -167,6 +203,24 @@ tree()
 {
 	(cd "$tmp/$1" && find . -printf '%P %y %m %U %G %s %T@ %n %l\n' | sort &&
 		find . -type f -print0 | sort -z | xargs -0 -r sha256sum)
+}
+
+# same_tree WHERE VIEW: both show the same. A view's old pages go a moment after the change.
+same_tree()
+{
+	tree "$1" >"$tmp/tree-1"
+	# shellcheck disable=SC2034 # wait_for evaluates it
+	kv_view=$2
+	(wait_for 'tree "$kv_view" >"$tmp/tree-2"; cmp -s "$tmp/tree-1" "$tmp/tree-2"' 10) ||
+		fail "$1 and $2 differ: $(diff "$tmp/tree-1" "$tmp/tree-2" | head -n 20)"
+}
+
+# verified WHERE: the loader finds there what $tmp/journal says. A view: likewise.
+verified()
+{
+	kv_view=$1
+	(wait_for '"$LOADER" verify "$tmp/$kv_view" "$tmp/journal" >"$tmp/out"' 10) ||
+		fail "$1: $(cat "$tmp/out")"
 }
 
 # one_mount LOG-SIZE [OPTIONS]: a volume and its mount at $mnt, for tests of what is done there.

@@ -8,7 +8,7 @@ one_mount 64M
 cp -a "$top_srcdir/fs" "$mnt/one"
 cp -a "$mnt/one" "$mnt/two"
 diff -r "$mnt/one" "$mnt/two" || fail "cp -a"
-[ -z "$(find "$mnt/one" -newer "$mnt/two/main.c" -name main.c)" ] || fail "cp -a lost a time"
+[ -z "$(find "$mnt/one" -newer "$mnt/two/cmd/main.c" -name main.c)" ] || fail "cp -a lost a time"
 mv "$mnt/two" "$mnt/three"
 [ ! -e "$mnt/two" ] || fail "mv of a directory leaves it"
 [ -d "$mnt/three" ] || fail "mv of a directory"

@@ -71,12 +71,13 @@ one_line "must be UTF-8"
 load a
 load b
 wait_for "tuner '.tuner.windows > 8'" 30
-expect 0 "$KVFS" tune --json --explain=5 "$tmp/m"
+# the mirror's load; it is missing in a window for which the mirror stood still
+# shellcheck disable=SC2034 # wait_for evaluates it
+explained='.decisions[0].features | .mirror_cpu_cores != null and has("mirror_lag_records")'
+(wait_for 'expect 0 "$KVFS" tune --json --explain=5 "$tmp/m"
+	jq -e "$explained" "$tmp/out" >/dev/null' 10) || fail "the mirror's load: $(cat "$tmp/out")"
 jq -e 'all(.decisions[0].estimated[]; . == "mem_share")' "$tmp/out" >/dev/null ||
 	fail "estimates: $(cat "$tmp/out")"
-jq -e '.decisions[0].features |
-	.mirror_cpu_cores != null and has("mirror_lag_records")' "$tmp/out" \
-	>/dev/null || fail "the mirror's load: $(cat "$tmp/out")"
 jq -e '(.decisions | length) == 5 and (.decisions[0].features | has("ops_per_s")) and
 	([.decisions[].before.poll_us] | all(. == 0 or . == 70 or . == 1000)) and
 	.tuner.recording and ([.decisions[].action] | all(. != null))' "$tmp/out" >/dev/null ||

@@ -18,6 +18,7 @@ one_line 'the last checkpoint failed: No space left on device'
 mount_volume
 cmp "$tmp/value" "$tmp/m/key" || fail "the value is not what it was"
 rm "$tmp/m/key" # what is left goes onto the disk
+wait_for '[ "$(status_of v .store.orphans)" = 0 ]' 20
 expect 0 "$KVFS" umount "$tmp/m"
 [ ! -s "$tmp/err" ] || fail "said: $(cat "$tmp/err")"
 umount "$tmp/disk"

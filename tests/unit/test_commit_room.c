@@ -140,6 +140,24 @@ START_TEST(paces_admissions)
 }
 END_TEST
 
+/* Or one checkpoint of nothing would ask for the next without end. */
+START_TEST(a_log_that_a_checkpoint_covers_asks_for_no_other)
+{
+	static struct test_op t;
+
+	setup(&logdev_mem_ops, COMMIT_PROTOCOL_C, 0);
+	while (!atomic_load(&checkpoints_wanted))
+		ck_assert(admit_and_run(&t, false));
+	atomic_store(&checkpoints_wanted, 0);
+	oplog_covered(oplog, commit_durable_lsn(commit));
+	commit_checkpoint_done(commit, 0); /* without a switch: the pool is as full as it was */
+	ck_assert_uint_eq(atomic_load(&checkpoints_wanted), 0);
+	ck_assert(admit_and_run(&t, false));
+	ck_assert_uint_eq(atomic_load(&checkpoints_wanted), 1);
+	teardown();
+}
+END_TEST
+
 /* What has been admitted while both pools had room still fits after a checkpoint's switch, which
  * gives up the active one's rest: or there is no switch. */
 START_TEST(a_switch_breaks_no_promise)
@@ -241,6 +259,7 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, a_full_log_keeps_room_for_deletes_and_goes_on_after_a_checkpoint);
+	tcase_add_test(t, a_log_that_a_checkpoint_covers_asks_for_no_other);
 	tcase_add_test(t, a_switch_breaks_no_promise);
 	tcase_add_test(t, a_checkpoint_from_before_the_disk_had_room_fails_no_writer);
 	tcase_add_test(t, paces_admissions);

@@ -10,12 +10,17 @@ received()
 {
 	on "$1" "ping -q -i 0.05 -c 20 -W 1 $2" | sed -n 's/.* \([0-9]*\) received.*/\1/p'
 }
+# all_received G ADDRESS: a guest that stands still at the end may answer too late, not each time
+all_received()
+{
+	wait_for "[ \"\$(received $1 $2)\" -eq 20 ]" 100
+}
 
 rig_up 3 --no-rdma --nics 2 --cpus 1
 for address in 10.77.0.2 10.77.0.3 10.77.1.2; do
-	[ "$(received 1 "$address")" -eq 20 ] || fail "no way to $address"
+	all_received 1 "$address"
 done
-[ "$(received 3 10.77.0.2)" -eq 20 ] || fail "no way from 3 to 2"
+all_received 3 10.77.0.2
 
 "$RIG" net 1 delay 150ms
 must 1 'ping -q -c 3 10.77.0.2' >"$tmp/ping"
@@ -33,22 +38,22 @@ sed -n 's/.*icmp_seq=\([0-9]*\).*/\1/p' "$tmp/ping" >"$tmp/order"
 "$RIG" net 1 cut
 [ "$(received 1 10.77.0.2)" -eq 0 ] || fail "cut, and yet something passes from 1"
 [ "$(received 2 10.77.0.1)" -eq 0 ] || fail "cut, and yet something passes to 1"
-[ "$(received 1 10.77.1.2)" -eq 20 ] || fail "the other network is cut too"
-[ "$(received 2 10.77.0.3)" -eq 20 ] || fail "the others are cut off too"
+all_received 1 10.77.1.2 # the other network
+all_received 2 10.77.0.3 # the others
 must 1 'ip -br link show eth0 | grep -q LOWER_UP'
 "$RIG" net 1 delay 1ms
-[ "$(received 1 10.77.0.2)" -eq 20 ] || fail "still cut where it is only to be slow"
+all_received 1 10.77.0.2 # only slow
 "$RIG" net 1 heal
-[ "$(received 1 10.77.0.2)" -eq 20 ] || fail "not healed"
+all_received 1 10.77.0.2
 
 "$RIG" net --nic 1 2 unplug
 wait_for "on 2 'ip -br link show eth1 | grep -q NO-CARRIER'" 100
 [ "$(received 1 10.77.1.2)" -eq 0 ] || fail "unplugged, and yet something passes"
 "$RIG" net --nic 1 2 plug
-wait_for '[ "$(received 1 10.77.1.2)" -eq 20 ]' 100
+all_received 1 10.77.1.2
 
 # the network outlives a guest
 "$RIG" kill 2
-[ "$(received 1 10.77.0.3)" -eq 20 ] || fail "no way to 3 without 2"
+all_received 1 10.77.0.3
 "$RIG" start 2 || fail "guest 2 does not start again"
-wait_for '[ "$(received 1 10.77.0.2)" -eq 20 ]' 100
+all_received 1 10.77.0.2

@@ -67,7 +67,7 @@ must 1 "'$KVFS' umount /mnt/kv"
 min_mirrors=1 mount_primary ,connect_timeout=60 # 40 lanes take their time in emulation
 wait_for live_over_verbs 120
 wait_for '[ true = "$(status_of 2 /pmem0/v .mirror.in_sync)" ]' 120
-start_writing 501 700
+start_writing 501 20000 # more than it gets to
 "$RIG" kill 1
 ! wait "$writer" || fail "the guest was killed after the last file"
 must 2 "'$KVFS' umount /pmem0/v; mkdir -p /mnt/kv
