@@ -4,7 +4,7 @@
 /*
  * Devices that a volume is made on: a /dev/pmemN, which gets a file system first, and device-DAXes
  * for the log pools. Nothing here asks for -f: what a device holds is told, the caller decides. All
- * block. 0 or -errno with a sentence in *ret_why (valid until the next call). One thread.
+ * block. 0 or -errno with a sentence in *ret_why (common/because.h). One thread.
  */
 #include "log/volume_place.h"
 

@@ -65,13 +65,17 @@ static int wipe_checkpoints(int dirfd, const uint8_t uuid[16])
 	return err;
 }
 
-/* Removes an older volume's files, all but the locked superblock. */
-static int remove_old(const struct place *place, const uint8_t uuid[16], const char **ret_why)
+/* Removes an older volume's files, all but the locked superblock. On error which of them, and what
+ * is wrong. */
+static int remove_old(const struct place *place, const uint8_t uuid[16], const char **ret_name,
+		      const char **ret_what)
 {
 	int err = wipe_checkpoints(place->dirfd, uuid);
 
+	*ret_name = "ckpt";
+	*ret_what = "old checkpoints can't be removed";
 	if (err)
-		return failed(place, "ckpt", "old checkpoints can't be removed", err, ret_why);
+		return err;
 	for (size_t i = 0; place_volume_files[i]; i++) {
 		const char *name = place_volume_files[i];
 
@@ -79,13 +83,15 @@ static int remove_old(const struct place *place, const uint8_t uuid[16], const c
 			continue;
 		if (unlinkat(place->dirfd, name, 0) != 0 && errno == EISDIR)
 			unlinkat(place->dirfd, name, AT_REMOVEDIR);
+		*ret_name = name;
+		*ret_what = "the old one can't be removed";
 		if (faccessat(place->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    strcmp(name, "ckpt") != 0)
-			return failed(place, name, "the old one can't be removed", -EEXIST,
-				      ret_why);
+			return -EEXIST;
 	}
-	err = io_fsync_dir(place->dirfd);
-	return err ? failed(place, "", "can't be synced", err, ret_why) : 0;
+	*ret_name = "";
+	*ret_what = "can't be synced";
+	return io_fsync_dir(place->dirfd);
 }
 
 static int make_checkpoint_dir(const struct place *place, const uint8_t uuid[16],
@@ -197,11 +203,11 @@ static int write_super(const struct place *place, struct volume *v, const char *
 /* After a failure nothing is left that takes space or looks like a volume. */
 static void undo(struct place *place, bool was_absent, const uint8_t uuid[16])
 {
-	const char *ignored;
+	const char *name, *what; /* why it was to be undone is what is said */
 
 	if (place->dirfd < 0)
 		return;
-	remove_old(place, uuid, &ignored);
+	remove_old(place, uuid, &name, &what);
 	unlinkat(place->dirfd, VOLUME_SUPERBLOCK_NAME, 0);
 	place_abandon(place, was_absent);
 }
@@ -211,6 +217,7 @@ int make_volume(struct place *place, const struct make_plan *plan, struct progre
 {
 	struct volume v = { .super = super_of_plan(plan) };
 	bool was_absent = place->content == PLACE_ABSENT;
+	const char *name, *what;
 	struct volume_super old;
 	int err = place_claim(place, ret_why);
 
@@ -222,8 +229,11 @@ int make_volume(struct place *place, const struct make_plan *plan, struct progre
 	if (volume_super_choose(v.lockfd, &old, &v.copy) == 0)
 		v.super.sequence = old.sequence;
 	err = write_super(place, &v, ret_why);
-	if (!err)
-		err = remove_old(place, plan->uuid, ret_why);
+	if (!err) {
+		err = remove_old(place, plan->uuid, &name, &what);
+		if (err)
+			failed(place, name, what, err, ret_why);
+	}
 	if (!err)
 		err = make_parts(place, plan, progress, &v.super.is_pmem, ret_why);
 	if (!err) {

@@ -5,8 +5,8 @@
  * The place a volume is to be made in: what is there, how much room, which kind of storage. A
  * directory, or a /dev/pmemN, which place_claim makes into a file system with DAX, mounted for this
  * process alone. Nothing here writes, but for an unnamed file that shows whether new files are DAX.
- * All block on the file system. 0 or -errno with a sentence in *ret_why (valid until the next
- * call).
+ * All block on the file system. 0 or -errno with a sentence in *ret_why
+ * (common/because.h).
  */
 #include "log/volume_place.h"
 

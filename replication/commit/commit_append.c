@@ -163,7 +163,7 @@ static bool commit_mirrors_answer_locked(struct commit *c)
 	if (cds_list_empty(&c->pending))
 		return true;
 	oldest = cds_list_first_entry(&c->pending, struct op, node);
-	return oldest->deadline_ns + COMMIT_EARLY_NS > clock_mono_ns() + c->cfg.timeout_ns;
+	return oldest->pending_ns + COMMIT_EARLY_NS > clock_mono_ns();
 }
 
 /* Under the lock, as above: which ops of the group need no mirror to be answered. */
@@ -174,7 +174,7 @@ static void commit_batch_early_locked(struct commit *c, struct commit_batch *b)
 	b->early_count = 0;
 	for (unsigned i = 0; i < b->count; i++)
 		wanted |= b->ops[i]->early;
-	if (!wanted || !c->cfg.early_answers || !commit_mirrors_answer_locked(c))
+	if (!wanted || c->failed || !c->cfg.early_answers || !commit_mirrors_answer_locked(c))
 		return;
 	for (unsigned i = 0; i < b->count; i++) {
 		if (!b->ops[i]->early || b->ops[i]->completed)
@@ -189,6 +189,7 @@ bool commit_batch_run(struct commit *c, struct commit_batch *b, bool may_owe)
 	CDS_LIST_HEAD(done);
 	bool to_post;
 	int err = b->count ? commit_batch_append(c, b) : 0;
+	uint64_t now = clock_mono_ns();
 
 	if (err) {
 		commit_owed_forget(c);
@@ -205,6 +206,7 @@ bool commit_batch_run(struct commit *c, struct commit_batch *b, bool may_owe)
 			op_get(b->ops[i]);
 		cds_list_del(&b->ops[i]->node);
 		cds_list_add_tail(&b->ops[i]->node, &c->pending);
+		b->ops[i]->pending_ns = now;
 	}
 	commit_advance_locked(c, &done);
 	commit_wake_locked(c);

@@ -17,8 +17,9 @@
 struct op;
 
 struct op_ops {
-	/* Exactly once, without locks, from any thread: err 0 (committed), -EIO (timed out below
-	 * min_mirrors, or the log failed). The answer to the request is sent here. */
+	/* Exactly once, without locks, from any thread: err 0 (committed; an early one: in the own
+	 * log), -EIO (timed out below min_mirrors, or the log failed). The answer to the request is
+	 * sent here. */
 	void (*complete)(struct op *op, int err);
 	/* Exactly once, after complete() and when no send needs the memory any more: drops the
 	 * references to data and frees op. */
@@ -30,6 +31,7 @@ struct op {
 	struct cds_list_head node;   /* commit queue's */
 	uint64_t lsn;                /* its own; for a waiter (head_len 0) the LSN it waits for */
 	uint64_t deadline_ns;        /* clock_mono_ns(); complete(-EIO) after it */
+	uint64_t pending_ns;         /* since when it is in the own log; under the commit lock */
 	_Atomic uint32_t refs;       /* commit queue and sends in flight; op_get, op_put */
 	bool completed;              /* complete() was called; under the commit lock */
 	bool early;                  /* needs no mirror to be answered: commit.h */

@@ -15,8 +15,14 @@ for key in a b c d; do
 	echo old >"$tmp/m/$key" || fail "write of $key"
 done
 stopped=$(pid_of s)
+# kill(2) is back before all of its threads stand still.
+stop_mirror()
+{
+	kill -STOP "$stopped"
+	wait_for '! grep -L "^State:.T" /proc/$stopped/task/*/status | grep -q .' 10
+}
 
-kill -STOP "$stopped"
+stop_mirror
 : >"$tmp/m/a" &
 $await_end $! 10 || fail "open with O_TRUNC waits for the mirror"
 truncate -s 0 "$tmp/m/b" &
@@ -36,7 +42,7 @@ unmount m
 
 mount_volume "mirror=$mirror,timeout=60"
 wait_for "in_sync m 1" 30
-kill -STOP "$stopped"
+stop_mirror
 : >"$tmp/m/d" &
 ! $await_end $! 1 || fail "by default open with O_TRUNC does not wait for the mirror"
 kill -CONT "$stopped"
