@@ -23,10 +23,13 @@ static int umount_wait_gone(const struct control_end *end, const char *where)
 	struct pollfd p = { .fd = end->pidfd, .events = POLLIN };
 	const char *error;
 	json_t *last;
+	int n;
 
-	while (end->pidfd >= 0 && poll(&p, 1, UMOUNT_PROGRESS_MS) == 0) {
+	while (end->pidfd >= 0 && (n = poll(&p, 1, UMOUNT_PROGRESS_MS)) <= 0) {
 		uint64_t seconds = (clock_mono_ns() - began) / NSEC_PER_SEC;
 
+		if (n < 0)
+			continue; /* stopped, and going on */
 		if (clock_mono_ns() - began > UMOUNT_NS) {
 			diag_error("%s is unmounted, but its kvfs has not ended after %llu s",
 				   where, (unsigned long long)seconds);

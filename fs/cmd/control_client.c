@@ -44,8 +44,9 @@ static int control_connect(const char *volume, unsigned timeout_s, int *ret_fd)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", place.dirfd,
 		 VOLUME_CONTROL_NAME);
-	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0)
-		err = -errno;
+	do
+		err = connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0 ? 0 : -errno;
+	while (err == -EINTR);
 	volume_place_close(&place);
 	if (err) {
 		close(fd);
@@ -53,6 +54,27 @@ static int control_connect(const char *volume, unsigned timeout_s, int *ret_fd)
 	}
 	*ret_fd = fd;
 	return 0;
+}
+
+/* A call with a time limit ends also when its process was stopped and goes on. */
+static ssize_t control_send_some(int fd, const char *text, size_t len)
+{
+	ssize_t n;
+
+	do
+		n = send(fd, text, len, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+static ssize_t control_recv_some(int fd, char *buf, size_t cap)
+{
+	ssize_t n;
+
+	do
+		n = recv(fd, buf, cap, 0);
+	while (n < 0 && errno == EINTR);
+	return n;
 }
 
 static int control_exchange(int fd, json_t *request, json_t **ret_reply)
@@ -63,16 +85,16 @@ static int control_exchange(int fd, json_t *request, json_t **ret_reply)
 
 	if (!text)
 		return -ENOMEM;
-	n = send(fd, text, strlen(text), MSG_NOSIGNAL);
+	n = control_send_some(fd, text, strlen(text));
 	free(text);
-	if (n < 0 || send(fd, "\n", 1, MSG_NOSIGNAL) != 1)
+	if (n < 0 || control_send_some(fd, "\n", 1) != 1)
 		return -errno;
 	line = malloc(CONTROL_LINE_MAX);
 	if (!line)
 		return -ENOMEM;
 	line[0] = '\0';
 	while (len + 1 < CONTROL_LINE_MAX && !strchr(line, '\n') &&
-	       (n = recv(fd, line + len, CONTROL_LINE_MAX - 1 - len, 0)) > 0) {
+	       (n = control_recv_some(fd, line + len, CONTROL_LINE_MAX - 1 - len)) > 0) {
 		len += (size_t)n;
 		line[len] = '\0';
 	}
