@@ -8,7 +8,7 @@ command -v jq >/dev/null || skip "jq is missing"
 
 tuner() # JQ-CONDITION: holds for kvfs tune --json
 {
-	"$KVFS" tune --json "$tmp/m" | jq -e "$1" >/dev/null
+	"$KVFS" tune --json "$tmp/m" >"$tmp/tuner" && jq -e "$1" "$tmp/tuner" >/dev/null
 }
 
 # Until $tmp/stop is there.
