@@ -237,8 +237,10 @@ static int resync_take_progress(struct link *l, const void *in, size_t len, bool
 
 	if (err)
 		return err;
+	/* less than before is none, or up and down would never end */
 	*ret_more = installed > atomic_load_explicit(&l->resync_installed, memory_order_relaxed);
-	atomic_store_explicit(&l->resync_installed, installed, memory_order_relaxed);
+	if (*ret_more)
+		atomic_store_explicit(&l->resync_installed, installed, memory_order_relaxed);
 	return 0;
 }
 

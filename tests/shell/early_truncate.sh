@@ -21,11 +21,18 @@ stop_mirror()
 	kill -STOP "$stopped"
 	wait_for '! grep -L "^State:.T" /proc/$stopped/task/*/status | grep -q .' 10
 }
+# One more change is in the own log.
+logged()
+{
+	[ "$(status_of m .lsn)" -gt "$before" ]
+}
 
 stop_mirror
 : >"$tmp/m/a" &
 $await_end $! 10 || fail "open with O_TRUNC waits for the mirror"
+before=$(status_of m .lsn)
 truncate -s 0 "$tmp/m/b" &
+wait_for logged 10
 ! $await_end $! 1 || fail "ftruncate does not wait for the mirror"
 kill_daemon m
 kill -CONT "$stopped"
@@ -43,7 +50,9 @@ unmount m
 mount_volume "mirror=$mirror,timeout=60"
 wait_for "in_sync m 1" 30
 stop_mirror
+before=$(status_of m .lsn)
 : >"$tmp/m/d" &
+wait_for logged 10
 ! $await_end $! 1 || fail "by default open with O_TRUNC does not wait for the mirror"
 kill -CONT "$stopped"
 $await_end $! 30 || fail "the mirror goes on, the truncation does not"

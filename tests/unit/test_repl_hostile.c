@@ -206,7 +206,7 @@ START_TEST(crowd_at_the_door)
 	began = clock_mono_ns();
 	rig_primary_start(&rig, 1, 1, NULL);
 	rig_wait_live(&rig, 1);
-	ck_assert_uint_lt(clock_mono_ns() - began, unit_patience() * 2 * NSEC_PER_SEC);
+	ck_assert_uint_lt(clock_mono_ns() - began, 2 * NSEC_PER_SEC);
 	ck_assert_uint_eq(rig_write_many(&rig.p, 20, 4, 0), 0);
 	rig_expect_same(&rig.p, &rig.m[0]);
 	while (n > 0)
