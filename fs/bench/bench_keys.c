@@ -116,31 +116,29 @@ void bench_random_fill(uint64_t *state, void *buf, size_t bytes)
 		p[i] = (char)bench_random(state);
 }
 
-/* Keys below it all exist. seq_cst on both sides: a create announces its key before it takes the
- * number on. */
-static uint64_t bench_keys_made(struct bench_keys *k)
+/* For keys below next. seq_cst on both sides: a create announces its key before it takes the number
+ * on. */
+static bool bench_key_is_being_made(struct bench_keys *k, uint64_t key)
 {
-	uint64_t made = atomic_load(&k->next);
-
-	for (unsigned i = 0; i < k->clients; i++) {
-		uint64_t creating = atomic_load(&k->creating[i]);
-
-		if (creating < made)
-			made = creating;
-	}
-	return made;
+	for (unsigned i = 0; i < k->clients; i++)
+		if (atomic_load(&k->creating[i]) == key)
+			return true;
+	return false;
 }
 
 uint64_t bench_choose_key(struct bench_keys *k, uint64_t *random)
 {
-	uint64_t rank;
+	uint64_t rank, key;
 
 	if (k->load->keys == BENCH_UNIFORM)
 		return bench_random(random) % k->count;
 	rank = bench_zipf_rank(&k->zipf, random);
-	if (k->load->keys == BENCH_LATEST)
-		return bench_keys_made(k) - 1 - rank;
-	return (rank * 0x9E3779B97F4A7C15ULL) % k->count; /* the hot keys lie apart */
+	if (k->load->keys == BENCH_ZIPFIAN)
+		return (rank * 0x9E3779B97F4A7C15ULL) % k->count; /* the hot keys lie apart */
+	key = atomic_load(&k->next) - 1 - rank;
+	while (bench_key_is_being_made(k, key)) /* those made beforehand never are */
+		key--;
+	return key;
 }
 
 enum bench_op bench_choose_op(const struct bench_keys *k, uint64_t *random)
@@ -157,9 +155,12 @@ enum bench_op bench_choose_op(const struct bench_keys *k, uint64_t *random)
 
 uint64_t bench_create_begin(struct bench_keys *k, unsigned client)
 {
-	/* below any number still to be taken, so that nobody reads the key before it is there */
-	atomic_store(&k->creating[client], atomic_load(&k->next));
-	return atomic_fetch_add(&k->next, 1);
+	uint64_t key = atomic_load(&k->next);
+
+	do /* announced first, so that nobody reads the key before it is there */
+		atomic_store(&k->creating[client], key);
+	while (!atomic_compare_exchange_weak(&k->next, &key, key + 1));
+	return key;
 }
 
 /* Those made beforehand, and as many again; more than clients can be about to make. The loads that
@@ -171,12 +172,12 @@ uint64_t bench_keys_most(const struct bench_load *load, uint64_t count)
 	return (load->keys == BENCH_LATEST ? 2 : 3) * count + BENCH_THREADS_MAX;
 }
 
-bool bench_key_replaces(const struct bench_keys *k, uint64_t key, uint64_t *ret_oldest)
+bool bench_key_replaces(struct bench_keys *k, uint64_t key, uint64_t *ret_oldest)
 {
 	uint64_t first = k->load->keys == BENCH_LATEST ? 0 : k->count;
 	uint64_t most = bench_keys_most(k->load, k->count) - first;
 
-	if (key < first + most)
+	if (key < first + most || bench_key_is_being_made(k, key - most))
 		return false;
 	*ret_oldest = key - most;
 	return true;

@@ -48,8 +48,8 @@ uint64_t bench_choose_key(struct bench_keys *k, uint64_t *random);
 uint64_t bench_create_begin(struct bench_keys *k, unsigned client);
 /* So that a load that makes keys is bounded by its number of keys, not by its time: the key whose
  * place a new one takes, the oldest that nobody chooses any more. False: there is room for one
- * more. */
-bool bench_key_replaces(const struct bench_keys *k, uint64_t key, uint64_t *ret_oldest);
+ * more, or that one is still being made. */
+bool bench_key_replaces(struct bench_keys *k, uint64_t key, uint64_t *ret_oldest);
 /* How many there are at most. */
 uint64_t bench_keys_most(const struct bench_load *load, uint64_t count);
 void bench_create_end(struct bench_keys *k, unsigned client);

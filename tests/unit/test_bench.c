@@ -55,7 +55,7 @@ START_TEST(seeds_differ_and_repeat)
 }
 END_TEST
 
-/* While one client makes key 10, another that made key 11 does not let it be chosen. */
+/* While one client makes key 10, another makes key 11, and then ever more. */
 START_TEST(key_being_made_is_not_chosen)
 {
 	uint64_t random = bench_random_seed(1, 0);
@@ -65,8 +65,11 @@ START_TEST(key_being_made_is_not_chosen)
 	ck_assert_uint_eq(bench_create_begin(&keys, 0), 10);
 	ck_assert_uint_eq(bench_create_begin(&keys, 1), 11);
 	bench_create_end(&keys, 1);
-	for (unsigned i = 0; i < 10000; i++)
-		ck_assert_uint_lt(bench_choose_key(&keys, &random), 10);
+	for (unsigned i = 0; i < 10000; i++) {
+		uint64_t key = bench_choose_key(&keys, &random);
+
+		ck_assert(key < 10 || key == 11);
+	}
 	bench_create_end(&keys, 0);
 	for (unsigned i = 0; i < 10000; i++) {
 		uint64_t key = bench_choose_key(&keys, &random);
@@ -75,6 +78,33 @@ START_TEST(key_being_made_is_not_chosen)
 		latest |= key == 11;
 	}
 	ck_assert(latest);
+}
+END_TEST
+
+/* However long one client takes to make a key, those that others choose are there, and it is not
+ * the one that gives way to another. */
+START_TEST(key_being_made_holds_up_nobody)
+{
+	static const char *const loads[] = { "d", "create" };
+	const struct bench_load *load = bench_load_find(loads[_i]);
+	uint64_t random = bench_random_seed(1, 0), oldest;
+	bool there[5000] = { false };
+
+	bench_keys_init(&keys, load, 10, 2);
+	memset(there, true, 10);
+	ck_assert_uint_eq(bench_create_begin(&keys, 0), 10);
+	for (unsigned i = 0; i < 4000; i++) {
+		uint64_t key = bench_create_begin(&keys, 1);
+
+		if (bench_key_replaces(&keys, key, &oldest)) {
+			ck_assert(there[oldest]);
+			there[oldest] = false;
+		}
+		ck_assert(there[bench_choose_key(&keys, &random)]);
+		there[key] = true;
+		bench_create_end(&keys, 1);
+		ck_assert(there[bench_choose_key(&keys, &random)]);
+	}
 }
 END_TEST
 
@@ -212,6 +242,7 @@ int main(void)
 	tcase_add_test(t, shares_of_operations);
 	tcase_add_test(t, seeds_differ_and_repeat);
 	tcase_add_test(t, key_being_made_is_not_chosen);
+	tcase_add_loop_test(t, key_being_made_holds_up_nobody, 0, 2);
 	tcase_add_loop_test(t, keys_are_bounded, 0, 3);
 	tcase_add_test(t, median_and_spread);
 	tcase_add_test(t, ratio_has_a_bar_where_one_is_asked);
